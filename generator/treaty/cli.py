@@ -1,0 +1,35 @@
+"""The `treaty` command: one table of names. A command's module is imported when the command is run, no sooner."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+# name -> (module:function, help in one line). The help stands here so that `treaty --help` imports nothing.
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "generate": ("treaty.generator.commands:generate", "Write the generated modules."),
+    "check": ("treaty.generator.commands:check", "Fail unless the generated modules are fresh and unedited."),
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), function)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help) for name, (_, help) in COMMANDS.items()])
+
+
+@click.command(cls=_Lazy)
+@click.version_option(package_name="treaty")
+def main(**_: Any) -> None:
+    """Typed checkpoint schemas for JAX."""

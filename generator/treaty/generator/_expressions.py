@@ -1,0 +1,237 @@
+"""Types -> expressions: how a value of each type is written, read, and made abstract, and what mypy calls it."""
+
+import ast
+from collections.abc import Mapping
+from typing import Final
+
+from treaty.generator._dims_plan import size_text
+from treaty.generator._layout import Call, Comprehension, Expression, Keyword, Text
+from treaty.generator._module_scope import ModuleScope
+from treaty.generator._names import literal, local, loop_variable
+from treaty.schema import ir
+from treaty.schema.dims import Expr, Name, linear, names, render
+from treaty.schema.dtypes import BY_NAME
+
+_READ_SCALAR: Final[Mapping[str, str]] = {
+    "int": "integer",
+    "float": "floating",
+    "bool": "boolean",
+    "str": "text",
+    "bytes": "binary",
+    "complex": "complex_number",
+    "none": "none",
+}
+_ZERO: Final[Mapping[str, str]] = {
+    "int": "0",
+    "float": "0.0",
+    "bool": "False",
+    "str": '""',
+    "bytes": 'b""',
+    "complex": "0j",
+    "none": "None",
+}
+
+
+def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Expression:
+    """The state of the value that `at` names."""
+    if isinstance(type, ir.Key):
+        return Call("_codec.write_key", (Text(at),))
+    if isinstance(type, ir.Enum):
+        return Text(f"{at}.name")
+    if isinstance(type, ir.Node):
+        return Call(scope.function(type.cls, "to_state_dict"), (Text(at),))
+    if isinstance(type, ir.Untyped):
+        return Call("_codec.write_untyped", (Text(at),))
+    if isinstance(type, ir.Optional):
+        return _optional(write(scope, type.item, at, depth), at)
+    x = loop_variable(depth)
+    if isinstance(type, ir.Sequence):
+        item = write(scope, type.item, x, depth + 1)
+        plain = str(item) == x
+        return Call("_codec.indexed", (Text(at) if plain else Comprehension(item, x, Text(at)),))
+    if isinstance(type, ir.Dict):
+        k = x.replace("x", "k")
+        key = f"{k}: " if type.key == "str" else f"str({k}): "
+        return Comprehension(write(scope, type.value, x, depth + 1), f"{k}, {x}", Text(f"{at}.items()"), "{}", key)
+    return Text(at)
+
+
+def read(scope: ModuleScope, type: ir.Type, at: str, unsure: frozenset[str], depth: int = 0) -> Expression:
+    """The value made from the state that `at` names, checked."""
+    if isinstance(type, ir.Array):
+        function = "_codec.host" if type.host else "put"
+        return Call(function, (Text(at), Text(scope.use_dtype(type.dtype)), _shape(type, at, unsure)))
+    if isinstance(type, ir.Key):
+        impl = (Text(literal(type.impl)),) if type.impl else ()
+        return Call("_codec.read_key", (Text(at), Text("put"), _shape(type, f'{at}["data"]', unsure), *impl))
+    if isinstance(type, ir.Scalar):
+        return Call(f"_codec.{_READ_SCALAR[type.type]}", (Text(at),))
+    if isinstance(type, ir.NumpyScalar):
+        return Call("_codec.numpy_scalar", (Text(at), Text(numpy_class(type.dtype))))
+    if isinstance(type, ir.Enum):
+        return Call("_codec.member", (Text(at), Text(scope.symbol(type.symbol))))
+    if isinstance(type, ir.Node):
+        ties = [Keyword(local(name), Text(size_text(size, unsure))) for name, size in type.ties]
+        return Call(scope.function(type.cls, "read"), (Text(at), Text("put"), *ties))
+    if isinstance(type, ir.Optional):
+        return _optional(read(scope, type.item, at, unsure, depth), at)
+    if isinstance(type, (ir.Sequence, ir.Dict)):
+        return _read_many(scope, type, at, unsure, depth)
+    return Call("_codec.read_untyped", (Text(at),))
+
+
+def _read_many(
+    scope: ModuleScope, type: ir.Sequence | ir.Dict, at: str, unsure: frozenset[str], depth: int
+) -> Expression:
+    x = loop_variable(depth)
+    length = () if type.length is None else (Text(size_text(type.length, unsure)),)
+    if isinstance(type, ir.Sequence):
+        item = read(scope, type.item, x, unsure, depth + 1)
+        many = Comprehension(item, x, Call("_codec.items", (Text(at), *length)))
+        return Call("tuple", (many,)) if type.immutable else many
+    k = x.replace("x", "k")
+    entries = Call("_codec.entries" if type.key == "str" else "_codec.int_entries", (Text(at), *length))
+    value = read(scope, type.value, x, unsure, depth + 1)
+    return Comprehension(value, f"{k}, {x}", Text(f"{entries}.items()"), "{}", f"{k}: ")
+
+
+def abstract(scope: ModuleScope, type: ir.Type, default: str | None = None) -> Expression:
+    """A value of the type without contents; the caller knows that the type is not unsized."""
+    if isinstance(type, ir.Array):
+        function = "_codec.abstract_host" if type.host else "_codec.abstract"
+        return Call(function, (_tuple([render(dim.size, local) for dim in type.dims]), Text(scope.use_dtype(type.dtype))))
+    if isinstance(type, ir.Key):
+        impl = (Text(literal(type.impl)),) if type.impl else ()
+        return Call("_codec.abstract_key", (_tuple([render(dim.size, local) for dim in type.dims]), *impl))
+    if isinstance(type, ir.Scalar):
+        return Text(_literal_default(default) or _ZERO[type.type])
+    if isinstance(type, ir.NumpyScalar):
+        return Call(numpy_class(type.dtype), (Text("0"),))
+    if isinstance(type, ir.Enum):
+        chosen = default.rpartition(".")[2] if default and default.startswith(type.symbol) else type.members[0]
+        return Text(f"{scope.symbol(type.symbol)}.{chosen}")
+    if isinstance(type, ir.Optional):
+        return Text("None") if why_unsized(scope, type.item, ()) else abstract(scope, type.item)
+    if isinstance(type, ir.Node):
+        ties = dict(type.ties)
+        given = [(name, ties.get(name, Name(name))) for name in scope.sizes[type.cls]]
+        keywords = [Keyword(local(name), Text(render(size, local))) for name, size in given]
+        return Call(scope.function(type.cls, "abstract"), tuple(keywords))
+    assert isinstance(type, ir.Sequence) and type.length is not None
+    many = Comprehension(abstract(scope, type.item), "_", Text(f"range({render(type.length, local)})"))
+    return Call("tuple", (many,)) if type.immutable else many
+
+
+def why_unsized(scope: ModuleScope, type: ir.Type, path: tuple[str, ...]) -> str:
+    """Where a type has an open number of items, as a path; "" where it has none."""
+    if isinstance(type, ir.Node):
+        below = scope.unsized.get(type.cls, "")
+        return "".join(path) + below if below else ""
+    if isinstance(type, ir.Sequence) and type.length is not None:
+        return why_unsized(scope, type.item, (*path, "[0]"))
+    return "".join(path) if isinstance(type, (ir.Sequence, ir.Dict, ir.Untyped)) else ""
+
+
+def state_type(scope: ModuleScope, type: ir.Type) -> str:
+    """The type of a state-dict entry, as mypy reads it."""
+    if isinstance(type, ir.Array):
+        rank = len(type.dims)
+        return f"_codec.Array{rank if rank <= 5 else 'N'}[{_state_dtype(type.dtype)}]"
+    if isinstance(type, ir.Key):
+        return "_codec.KeyState"
+    if isinstance(type, ir.Enum):
+        return "str"
+    if isinstance(type, ir.Node):
+        return scope.state_name(type.cls)
+    if isinstance(type, ir.Sequence):
+        return f"dict[str, {state_type(scope, type.item)}]"
+    if isinstance(type, ir.Dict):
+        return f"dict[str, {state_type(scope, type.value)}]"
+    if isinstance(type, ir.Optional):
+        return f"{state_type(scope, type.item)} | None"
+    return "object" if isinstance(type, ir.Untyped) else object_type(scope, type)
+
+
+def object_type(scope: ModuleScope, type: ir.Type) -> str:
+    """The type of a value, as mypy reads it."""
+    if isinstance(type, ir.Array):
+        return "_codec.HostArray" if type.host else "_jax.Array"
+    if isinstance(type, ir.Key):
+        return "_jax.Array"
+    if isinstance(type, ir.Scalar):
+        return "None" if type.type == "none" else type.type
+    if isinstance(type, ir.NumpyScalar):
+        return numpy_class(type.dtype)
+    if isinstance(type, ir.Enum):
+        return scope.symbol(type.symbol)
+    if isinstance(type, ir.Node):
+        return class_type(scope, scope.schema[type.cls])
+    if isinstance(type, ir.Sequence):
+        item = object_type(scope, type.item)
+        return f"tuple[{item}, ...]" if type.immutable else f"list[{item}]"
+    if isinstance(type, ir.Dict):
+        return f"dict[{type.key}, {object_type(scope, type.value)}]"
+    if isinstance(type, ir.Optional):
+        return f"{object_type(scope, type.item)} | None"
+    return "object"
+
+
+def class_type(scope: ModuleScope, cls: ir.Class) -> str:
+    """The type of a class's instances, as mypy reads it."""
+    if cls.kind == "tuple":
+        return f"tuple[{', '.join(object_type(scope, field.type) for field in cls.fields) or '()'}]"
+    if cls.kind == "partial":
+        return "_codec.Partial"
+    if cls.kind == "keywords":
+        return "_codec.Keywords"
+    args = f"[{', '.join(_argument(scope, arg) for arg in cls.args)}]" if cls.args else ""
+    return scope.symbol(cls.symbol) + args
+
+
+def _argument(scope: ModuleScope, type: ir.Type) -> str:
+    """A type argument; the IR of arguments is not lowered, and none of this needs it to be."""
+    if isinstance(type, ir.Tuple):
+        return f"tuple[{', '.join(_argument(scope, item) for item in type.items) or '()'}]"
+    return object_type(scope, type)
+
+
+def numpy_class(dtype: str) -> str:
+    """The scalar class of a dtype as an expression that exists at run time."""
+    if BY_NAME[dtype].numpy.type.__module__ == "numpy":
+        return "_np.bool_" if dtype == "bool" else f"_np.{dtype}"
+    return f"_ml_dtypes.{dtype}"
+
+
+def _state_dtype(dtype: str) -> str:
+    return numpy_class(dtype).replace("_ml_dtypes.", "_codec.")
+
+
+def _shape(type: ir.Array | ir.Key, at: str, unsure: frozenset[str]) -> Expression:
+    shape = _tuple([size_text(dim.size, unsure) for dim in type.dims])
+    if any(_unknowable(dim.size, unsure) for dim in type.dims):
+        return Call("_codec.fit", (Text(at), shape))
+    return shape
+
+
+def _unknowable(size: Expr, unsure: frozenset[str]) -> bool:
+    """Whether the size may stay open even where the array is there: not solvable, and a name may be None."""
+    return linear(size) is None and any(name in unsure for name in names(size))
+
+
+def _tuple(sizes: list[str]) -> Expression:
+    return Call("", tuple(map(Text, sizes)))
+
+
+def _optional(inner: Expression, at: str) -> Expression:
+    if isinstance(inner, Call) and inner.args and str(inner.args[0]) == at:
+        return Call("_codec.maybe", (Text(inner.head), *inner.args))
+    return inner if str(inner) == at else Text(f"None if {at} is None else {inner}")
+
+
+def _literal_default(default: str | None) -> str | None:
+    """A default that is a plain literal, as formatters write it."""
+    try:
+        value = ast.literal_eval(default or "")
+    except (ValueError, SyntaxError):
+        return None
+    return literal(value) if isinstance(value, str) else repr(value).replace("b'", 'b"').replace("'", '"')

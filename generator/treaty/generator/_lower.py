@@ -1,0 +1,73 @@
+"""Lowers the IR to what is emitted: fixed tuples and Partials become records like any class, with a reader each."""
+
+from collections.abc import Iterator
+
+import attrs
+from attrs import define, field
+
+from treaty.schema import Schema, ir
+from treaty.schema.dims import Name, names
+
+
+def lower(schema: Schema) -> Schema:
+    """The same schema without Tuple and Partial: each is a class of kind `tuple` or `partial` of its own."""
+    lowering = _Lowering(schema)
+    for cls in schema.classes:
+        fields = tuple(
+            attrs.evolve(one, type=lowering.type(one.type, f"{cls.id}.{one.name}")) for one in cls.fields
+        )
+        lowering.classes[cls.id] = attrs.evolve(cls, fields=fields)
+    return Schema(schema.root, tuple(lowering.classes.values()))
+
+
+@define
+class _Lowering:
+    schema: Schema
+    classes: dict[str, ir.Class] = field(factory=dict)
+
+    def type(self, type: ir.Type, place: str) -> ir.Type:
+        if isinstance(type, ir.Tuple):
+            fields = [self._field(str(index), item, place) for index, item in enumerate(type.items)]
+            return self._record("builtins:tuple", "tuple", fields, place)
+        if isinstance(type, ir.Partial):
+            keywords = attrs.evolve(self.schema[type.keywords.cls], kind="keywords")
+            fields = [self._field("args", type.args, place), ir.Field("keywords", "keywords", "", type.keywords)]
+            self.classes[keywords.id] = keywords
+            return self._record(type.func, "partial", fields, place)
+        if isinstance(type, (ir.Sequence, ir.Optional)):
+            return attrs.evolve(type, item=self.type(type.item, place))
+        if isinstance(type, ir.Dict):
+            return attrs.evolve(type, value=self.type(type.value, place))
+        return type
+
+    def _field(self, key: str, type: ir.Type, place: str) -> ir.Field:
+        return ir.Field(key, key, key, self.type(type, f"{place}.{key}"))
+
+    def _record(self, symbol: str, kind: str, fields: list[ir.Field], place: str) -> ir.Node:
+        id, number = f"{place}.{kind}" if place in self.schema_ids else place, 1
+        while id in self.classes or id in self.schema_ids:
+            number += 1
+            id = f"{place}#{number}"
+        dims = tuple(dict.fromkeys(name for one in fields for name in used_dims(one.type)))
+        self.classes[id] = ir.Class(id, symbol, kind, dims, tuple(fields))
+        return ir.Node(id, tuple(sorted((name, Name(name)) for name in dims)))
+
+    @property
+    def schema_ids(self) -> set[str]:
+        return {cls.id for cls in self.schema.classes}
+
+
+def used_dims(type: ir.Type) -> Iterator[str]:
+    """The names of the owner's dims that a type mentions."""
+    if isinstance(type, (ir.Array, ir.Key)):
+        for dim in type.dims:
+            if dim.label is not None:
+                yield dim.label
+            yield from names(dim.size)
+    elif isinstance(type, (ir.Sequence, ir.Dict)) and type.length is not None:
+        yield from names(type.length)
+    elif isinstance(type, ir.Node):
+        for _, size in type.ties:
+            yield from names(size)
+    for part in ir.children(type):
+        yield from used_dims(part)

@@ -1,0 +1,138 @@
+"""What code in one generated module can name: its own functions, those of other modules, dtypes, imports."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from attrs import define, field
+
+from treaty.generator._dims_plan import sure_path
+from treaty.generator._lower import lower
+from treaty.generator._names import module_aliases, stems
+from treaty.generator._sizes import all_sizes, all_unsized
+from treaty.schema import Schema, ir
+
+
+@define
+class ModuleScope:
+    """Naming a thing here also notes that it is used, so that imports and dtypes are just those needed."""
+
+    module: str
+    schema: Schema  # lowered
+    own_classes: list[ir.Class]  # as declared
+    emitted: list[ir.Class]  # lowered, children first
+    generated: Mapping[str, str]
+    stems: Mapping[str, tuple[str, str]]
+    aliases: Mapping[str, str]
+    sizes: Mapping[str, tuple[str, ...]]
+    unsized: Mapping[str, str]
+    unsure: Mapping[str, frozenset[str]]  # class id -> dims that a valid state may not determine
+    injected: bool  # whether classes are handed over as objects rather than imported
+    dtypes: set[str] = field(factory=set)
+    used: set[str] = field(factory=set)
+
+    @classmethod
+    def of(
+        cls, module: str, classes: tuple[ir.Class, ...], generated: Mapping[str, str], inject: bool
+    ) -> "ModuleScope":
+        schema = lower(Schema("", classes))
+        emitted = [one for one in _children_first(schema) if inject or not external(one, module)]
+        return cls(
+            module=module,
+            schema=schema,
+            own_classes=[one for one in classes if inject or not external(one, module)],
+            emitted=emitted,
+            generated=generated,
+            stems=stems(schema.classes, module),
+            aliases=module_aliases(_modules(module, schema, generated)),
+            sizes=all_sizes(schema),
+            unsized=all_unsized(schema),
+            unsure={
+                one.id: frozenset(dim for dim in one.dims if sure_path(schema, one, dim) is None)
+                for one in schema.classes
+            },
+            injected=inject,
+        )
+
+    def symbol(self, symbol: str) -> str:
+        """`pkg.state:Linear` as source text."""
+        module, _, qualname = symbol.partition(":")
+        if module == "builtins":
+            return qualname
+        if self.injected:
+            return f"_classes.{injected_name(symbol)}"
+        self.used.add(module)
+        return f"{self.aliases[module]}.{qualname}"
+
+    def function(self, id: str, suffix: str) -> str:
+        """A generated function of a class, wherever it lives."""
+        return self._prefix(id) + f"{self.stems[id][0]}_{suffix}"
+
+    def peek(self, id: str, dim: str) -> str:
+        return self.function(id, f"peek_{dim}")
+
+    def state_name(self, id: str) -> str:
+        return self._prefix(id) + f"{self.stems[id][1]}State"
+
+    def use_dtype(self, name: str) -> str:
+        """The constant that holds a dtype."""
+        self.dtypes.add(name)
+        return f"_{name}"
+
+    def imports(self) -> dict[str, str]:
+        return {name: self.aliases[name] for name in sorted(self.used)}
+
+    def used_schemas(self) -> list[str]:
+        homes = {self.generated[one.module] for one in self.schema.classes if self._external(one)}
+        return [f"{self.aliases[home]}.SCHEMA" for home in sorted(homes & self.used)]
+
+    def _prefix(self, id: str) -> str:
+        if not self._external(self.schema[id]):
+            return ""
+        home = self.generated[self.schema[id].module]
+        self.used.add(home)
+        return f"{self.aliases[home]}."
+
+    def _external(self, cls: ir.Class) -> bool:
+        return not self.injected and external(cls, self.module)
+
+
+def injected_name(symbol: str) -> str:
+    """The attribute of `_classes` that holds an object; qualnames of local classes are no Python."""
+    return re.sub(r"\W+", "_", symbol)
+
+
+def external(cls: ir.Class, module: str) -> bool:
+    """Whether a class's code lives with another module: declared there with @state, and not a generic filled in here."""
+    return cls.kind == "state" and cls.module != module and "[" not in cls.id
+
+
+def _modules(module: str, schema: Schema, generated: Mapping[str, str]) -> Iterable[str]:
+    found = {module: None}
+    for cls in schema.classes:
+        found[cls.module] = None
+        if external(cls, module):
+            found[generated[cls.module]] = None
+        for one in cls.fields:
+            for type in ir.every_type(one.type):
+                if isinstance(type, ir.Enum):
+                    found[type.symbol.partition(":")[0]] = None
+    return list(found)
+
+
+def _children_first(schema: Schema) -> list[ir.Class]:
+    """Classes so that what a class uses stands above it, where recursion allows."""
+    ordered: dict[str, ir.Class] = {}
+    entered: set[str] = set()
+
+    def visit(cls: ir.Class) -> None:
+        if cls.id in entered:
+            return
+        entered.add(cls.id)
+        for one in cls.fields:
+            for node in ir.nodes(one.type):
+                visit(schema[node.cls])
+        ordered[cls.id] = cls
+
+    for cls in schema.classes:
+        visit(cls)
+    return list(ordered.values())

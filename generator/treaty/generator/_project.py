@@ -1,0 +1,68 @@
+"""The user's project: `[tool.treaty]` in its pyproject.toml, and where modules and their output live."""
+
+import os
+import tomllib
+from pathlib import Path
+
+from attrs import frozen
+
+from treaty.schema import TreatyError
+
+
+@frozen
+class Project:
+    """`modules` are generated when none is named; `out` is where output goes, if not beside its schema."""
+
+    root: Path
+    modules: tuple[str, ...] = ()
+    out: Path | None = None
+
+    @classmethod
+    def find(cls, start: Path | None = None) -> "Project":
+        """The project around a directory: the nearest pyproject.toml upwards, or the directory itself."""
+        start = (start or Path.cwd()).resolve()
+        for root in (start, *start.parents):
+            if (root / "pyproject.toml").is_file():
+                return cls._read(root)
+        return cls(start)
+
+    @classmethod
+    def _read(cls, root: Path) -> "Project":
+        try:
+            data = tomllib.loads((root / "pyproject.toml").read_text())
+        except tomllib.TOMLDecodeError as error:
+            raise TreatyError(f"{root / 'pyproject.toml'}: {error}") from error
+        options = data.get("tool", {}).get("treaty", {})
+        unknown = sorted(set(options) - {"modules", "out"})
+        if unknown:
+            raise TreatyError(f"[tool.treaty] has no option {unknown[0]!r}; expected modules, out")
+        modules, out = options.get("modules", []), options.get("out")
+        if not isinstance(modules, list) or not all(isinstance(name, str) for name in modules):
+            raise TreatyError('[tool.treaty] modules: expected a list of module names, such as ["my.state"]')
+        if out is not None and not isinstance(out, str):
+            raise TreatyError('[tool.treaty] out: expected a directory, such as "generated"')
+        return cls(root, tuple(modules), root / out if out else None)
+
+    @property
+    def search_path(self) -> list[str]:
+        """Where modules are looked for besides the installed ones: the root, and src/ where there is one."""
+        return [str(path) for path in (self.root / "src", self.root) if path.is_dir()]
+
+    def output_root(self, module: str, file: str) -> Path:
+        """The directory that relative paths of generated files count from."""
+        if self.out is not None:
+            return self.out
+        source = Path(file).resolve()
+        above = source.parent if source.name == "__init__.py" else source
+        return above.parents[module.count(".")]
+
+
+def relative_path(module: str) -> str:
+    """`my.state_treaty` -> `my/state_treaty.py`."""
+    return module.replace(".", "/") + ".py"
+
+
+def show(path: Path) -> str:
+    """A path as people write it: relative to here where it is below here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

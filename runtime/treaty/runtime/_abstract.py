@@ -1,0 +1,50 @@
+"""States without values: shapes and dtypes of every leaf, from the schema and its dims alone."""
+
+import math
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from treaty.runtime._registry import codec_of_class
+from treaty.schema import TreatyError
+
+_T = TypeVar("_T")
+
+
+def abstract(cls: type[_T], /, **dims: int) -> _T:
+    """An instance of ShapeDtypeStructs. A dim that several classes leave free has one value for all of them.
+
+    Python scalars and static fields hold their default, or the zero of their type.
+    """
+    codec = codec_of_class(cls)
+    if codec.abstract is None:
+        raise TreatyError(
+            f"abstract({codec.id}): nothing says how many items {codec.unsized} has; "
+            "declare Annotated[tuple[X, ...], Length('n')]"
+        )
+    needed = ", ".join(codec.sizes) or "no dims"
+    for name in dims:
+        if name not in codec.sizes:
+            raise TreatyError(f"abstract({codec.id}) has no dim {name!r}; it takes {needed}")
+    missing = [name for name in codec.sizes if name not in dims]
+    if missing:
+        raise TreatyError(f"abstract({codec.id}) needs {', '.join(missing)}; it takes {needed}")
+    for name, size in dims.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise TreatyError(f"abstract({codec.id}): {name}={size!r}: expected an int of 0 or more")
+    made: _T = codec.abstract(*(dims[name] for name in codec.sizes))
+    return made
+
+
+def nbytes(cls: type[Any], /, **dims: int) -> int:
+    """How many bytes the arrays of a state take; Python scalars and strings do not count."""
+    return sum(_leaf_bytes(leaf) for leaf in jax.tree.leaves(abstract(cls, **dims)))
+
+
+def _leaf_bytes(leaf: Any) -> int:
+    if not isinstance(leaf, jax.ShapeDtypeStruct):
+        return 0
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.eval_shape(jax.random.key_data, leaf)
+    return math.prod(leaf.shape) * int(leaf.dtype.itemsize)

@@ -1,0 +1,162 @@
+"""Array leaves: what counts as one, and how generated code checks and places it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Union, cast
+
+import jax
+import numpy as np
+
+from treaty.schema import TreatyError
+from treaty.schema.dtypes import KEY_IMPLS
+
+_S = TypeVar("_S", bound=np.generic)
+_DType: TypeAlias = "np.dtype[Any]"
+Leaf: TypeAlias = Union[jax.Array, "np.ndarray[Any, np.dtype[Any]]"]
+Array0: TypeAlias = Union[jax.Array, np.ndarray[tuple[()], np.dtype[_S]]]
+Array1: TypeAlias = Union[jax.Array, np.ndarray[tuple[int], np.dtype[_S]]]
+Array2: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, int], np.dtype[_S]]]
+Array3: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, int, int], np.dtype[_S]]]
+Array4: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, int, int, int], np.dtype[_S]]]
+Array5: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, int, int, int, int], np.dtype[_S]]]
+ArrayN: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, ...], np.dtype[_S]]]
+
+_array_type: type | None = None  # of committed jax arrays, once one was seen: isinstance on jax.Array is slow
+_uint32 = np.dtype("uint32")
+
+
+class Mismatch(Exception):
+    """Generated code met something wrong; `explain` says what."""
+
+
+class Put(Protocol):
+    """Checks one array leaf and says what the field will hold."""
+
+    def __call__(self, leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array: ...
+
+
+class KeyState(TypedDict):
+    """State of a typed PRNG key array: the implementation's name and the raw words."""
+
+    impl: str
+    data: ArrayN[np.uint32]
+
+
+def is_array(value: object) -> bool:
+    """Whether a value may stand in an array field: numpy, jax, traced, or abstract."""
+    return isinstance(value, (np.ndarray, np.generic, jax.ShapeDtypeStruct)) or isinstance(value, jax.Array)
+
+
+def host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> "np.ndarray[Any, np.dtype[Any]]":
+    """Check a leaf and return it as numpy; traced and abstract leaves stay what they are."""
+    if leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+        raise Mismatch
+    if type(leaf) is np.ndarray:
+        return leaf
+    if not is_array(leaf):
+        raise Mismatch
+    if isinstance(leaf, (jax.ShapeDtypeStruct, jax.core.Tracer)):
+        return cast("np.ndarray[Any, np.dtype[Any]]", leaf)
+    return np.asarray(leaf)
+
+
+def keep_on_host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array:
+    """The `Put` of `into="numpy"`: every array stays on the host, whatever its field says."""
+    return cast(jax.Array, host(leaf, dtype, shape))
+
+
+def collect(pending: list[Any]) -> Put:
+    """The `Put` of a first pass: checks everything, and lists the host arrays that must go to the device."""
+
+    array_type = _array_type
+
+    def put(leaf: Any, dtype: _DType, shape: tuple[int | None, ...], /) -> Any:
+        if type(leaf) is array_type:
+            aval = leaf.aval  # one look-up for both: shape and dtype each cost as much through the array
+            if aval.shape == shape and (aval.dtype is dtype or aval.dtype == dtype):
+                return leaf
+        elif leaf.shape == shape and leaf.dtype == dtype:
+            return _first_sight(leaf, pending)
+        raise Mismatch
+
+    return cast(Put, put)
+
+
+def place_each(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array:
+    """The `Put` that transfers at once, for classes whose validators want to see device arrays."""
+    return transfer([leaf])[0] if isinstance(leaf, (np.ndarray, np.generic)) else leaf
+
+
+def _first_sight(leaf: Any, pending: list[Any]) -> Any:
+    global _array_type
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        pending.append(leaf)
+    elif not is_array(leaf):
+        raise Mismatch
+    elif _array_type is None and not isinstance(leaf, (jax.ShapeDtypeStruct, jax.core.Tracer)):
+        _array_type = type(leaf)
+    return leaf
+
+
+def placed(arrays: Sequence[jax.Array]) -> Put:
+    """The `Put` of a second pass: hands out the transferred arrays in the order they were listed."""
+    transferred = iter(arrays)
+
+    def put(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array:
+        return next(transferred) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
+
+    return put
+
+
+def transfer(pending: Sequence[Any]) -> list[jax.Array]:
+    """One batched copy to the default device, refusing what JAX would silently narrow."""
+    for leaf in pending:
+        if jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
+            raise TreatyError(
+                f"expected room for {leaf.dtype} on the device, got jax_enable_x64 off, which would store "
+                f"{jax.dtypes.canonicalize_dtype(leaf.dtype)}; "
+                'set jax_enable_x64, declare the field np.ndarray, or pass into="numpy"'
+            )
+    arrays: list[jax.Array] = jax.device_put([np.asarray(leaf) for leaf in pending])
+    return arrays
+
+
+def fit(leaf: Leaf, shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """`shape` with the sizes that nothing determines taken from the leaf."""
+    if len(leaf.shape) != len(shape):
+        raise Mismatch
+    return tuple(size if want is None else want for want, size in zip(shape, leaf.shape, strict=True))
+
+
+def write_key(key: jax.Array) -> KeyState:
+    """A typed PRNG key as its implementation's name and its words."""
+    is_abstract = isinstance(key, jax.ShapeDtypeStruct)
+    data = jax.eval_shape(jax.random.key_data, key) if is_abstract else jax.random.key_data(key)
+    return {"impl": str(_impl_of(key)), "data": data}
+
+
+def read_key(state: KeyState, put: Put, shape: tuple[int | None, ...], impl: str | None = None) -> jax.Array:
+    if not isinstance(state, dict) or len(state) != 2:
+        raise Mismatch
+    found = state["impl"]
+    if type(found) is not str or found not in KEY_IMPLS or (impl is not None and found != impl):
+        raise Mismatch
+    data = put(state["data"], _uint32, (*shape, KEY_IMPLS[found]))
+    if isinstance(data, jax.ShapeDtypeStruct):
+        wrapped: Any = jax.eval_shape(_wrap(found), data)
+        return cast(jax.Array, wrapped)
+    return _wrap(found)(data)
+
+
+def key_dtype(impl: str | None) -> Any:
+    """The dtype of keys of an implementation; None means JAX's default one."""
+    return jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
+
+
+def _impl_of(key: Any) -> Any:
+    if isinstance(key, jax.ShapeDtypeStruct):
+        return next((impl for impl in KEY_IMPLS if key_dtype(impl) == key.dtype), key.dtype)
+    return jax.random.key_impl(key)
+
+
+def _wrap(impl: str) -> Callable[[Any], jax.Array]:
+    return lambda data: jax.random.wrap_key_data(data, impl=impl)

@@ -1,0 +1,44 @@
+"""The runtime's errors. All are TreatyErrors; each says what was expected, what was found, and where."""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from treaty.schema import TreatyError
+
+Path = tuple[str | int, ...]  # str: a field, int: an index, and a dict key is a str that starts with "["
+
+
+@frozen
+class Mismatch:
+    """One difference between a state dict and its schema."""
+
+    expected: str
+    got: str
+    path: Path
+
+    def __str__(self) -> str:
+        return f"expected {self.expected}, got {self.got} at {show_path(self.path)}"
+
+
+class StateMismatchError(TreatyError, ValueError):
+    """A state dict does not fit its class. `mismatches` holds every difference."""
+
+    def __init__(self, mismatches: Sequence[Mismatch]) -> None:
+        self.mismatches = tuple(mismatches)
+        super().__init__("\n".join(map(str, self.mismatches)))
+
+
+class CodecError(TreatyError):
+    """There is no generated code for a class, or it is stale. The message names the command to run."""
+
+
+def show_path(path: Path) -> str:
+    """`("blocks", 3, "up")` -> `$.blocks[3].up`; keys that are not names are quoted."""
+    return "$" + "".join(map(_show_key, path))
+
+
+def _show_key(key: str | int) -> str:
+    if isinstance(key, int):
+        return f"[{key}]"
+    return f".{key}" if key.isidentifier() else f"[{key!r}]"

@@ -1,0 +1,282 @@
+"""Why a state dict does not fit its class: one walk over schema and state that lists every mismatch.
+
+Generated code only says that something is wrong. Both read dims from the same sources (`treaty.schema.sources`),
+so they accept the same state dicts; a property test holds them to it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import jax
+import numpy as np
+from attrs import frozen
+
+from treaty.runtime._arrays import is_array
+from treaty.runtime._errors import Mismatch, Path
+from treaty.schema import Schema, ir
+from treaty.schema.dims import Dim, Int, definition_order, evaluate
+from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
+from treaty.schema.sources import Each, Item, Present, Source, sources
+
+_Env = Mapping[str, int | None]
+_ABSENT: Final = object()
+_PYTHON: Final[Mapping[str, tuple[type, ...]]] = {
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "str": (str,),
+    "bytes": (bytes,),
+    "complex": (complex, float, int),
+    "none": (type(None),),
+}
+
+
+def explain(
+    schema: Schema, state: object, dims: _Env | None = None, template: object = _ABSENT
+) -> tuple[Mismatch, ...]:
+    """Every mismatch between a state dict and a schema, and a template's state dict where one is given."""
+    walker = _Walker(schema)
+    try:
+        return tuple(walker.cls(schema.root_class, state, dict(dims or {}), (), template))
+    except RecursionError:
+        return (Mismatch("a state dict that Python can walk", "nesting beyond the recursion limit", ()),)
+
+
+@frozen
+class _Walker:
+    schema: Schema
+
+    def cls(self, cls: ir.Class, state: Any, given: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
+        if not isinstance(state, dict):
+            yield Mismatch(f"{_short(cls.id)} as a dict", _kind(state), path)
+            return
+        known = {field.key for field in cls.fields}
+        env, wrong = self._environment(cls, state, given, path)
+        yield from wrong
+        for field in cls.fields:
+            if field.key in state:
+                below = template[field.key] if isinstance(template, dict) and field.key in template else _ABSENT
+                if field.static and below is not _ABSENT and state[field.key] != below:
+                    yield Mismatch(f"{below!r} as in the template", repr(state[field.key]), (*path, field.key))
+                yield from self.type(field.type, state[field.key], env, (*path, field.key), below)
+            else:
+                yield Mismatch(_expected(field.type, env), "nothing", (*path, field.key))
+        for key in state:
+            if key not in known:
+                yield Mismatch(f"no such key in {_short(cls.id)}", _describe(state[key]), (*path, _as_key(key)))
+
+    def type(self, type: ir.Type, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
+        if isinstance(type, (ir.Array, ir.Key)):
+            yield from _array(type, state, env, path, template)
+        elif isinstance(type, ir.Scalar):
+            if state.__class__ not in _PYTHON[type.type]:
+                yield Mismatch(type.type, _describe(state), path)
+        elif isinstance(type, ir.NumpyScalar):
+            if state.__class__ is not BY_NAME[type.dtype].numpy.type:
+                yield Mismatch(ir.describe(type), _describe(state), path)
+        elif isinstance(type, ir.Enum):
+            if state.__class__ is not str or state not in type.members:
+                yield Mismatch(f"one of {', '.join(type.members)}", _describe(state), path)
+        elif isinstance(type, ir.Optional):
+            yield from self._optional(type, state, env, path, template)
+        elif isinstance(type, ir.Node):
+            child = self.schema[type.cls]
+            given = {name: evaluate(size, env) for name, size in type.ties}
+            yield from self.cls(child, state, given, path, template)
+        elif not isinstance(type, ir.Untyped):
+            yield from self._container(type, state, env, path, template)
+
+    def _optional(
+        self, type: ir.Optional, state: Any, env: _Env, path: Path, template: Any
+    ) -> Iterator[Mismatch]:
+        if template is not _ABSENT and (state is None) != (template is None):
+            yield Mismatch(f"{_describe(template)} as in the template", _describe(state), path)
+        elif state is not None:
+            yield from self.type(type.item, state, env, path, template)
+
+    def _container(
+        self,
+        type: ir.Sequence | ir.Dict | ir.Tuple | ir.Partial,
+        state: Any,
+        env: _Env,
+        path: Path,
+        template: Any,
+    ) -> Iterator[Mismatch]:
+        if not isinstance(state, dict):
+            yield Mismatch(f"{_container_name(type)} as a dict", _kind(state), path)
+            return
+        if isinstance(type, ir.Partial):
+            parts: dict[str, ir.Type] = {"args": type.args, "keywords": type.keywords}
+        elif isinstance(type, ir.Tuple):
+            parts = {str(index): item for index, item in enumerate(type.items)}
+        elif isinstance(type, ir.Sequence):
+            parts = dict.fromkeys(map(str, range(len(state))), type.item)
+        else:
+            parts = {key: type.value for key in state if _is_key(type.key, key)}
+        if isinstance(type, (ir.Sequence, ir.Dict)) and type.length is not None:
+            length = evaluate(type.length, env)
+            if length is not None and length != len(state):
+                shown = _show_size(Dim(type.length), env)
+                yield Mismatch(f"{shown} items", f"{len(state)} items", path)
+        if isinstance(template, dict) and len(template) != len(state):
+            yield Mismatch(f"{len(template)} items as in the template", f"{len(state)} items", path)
+        for key, part in parts.items():
+            below = template[key] if isinstance(template, dict) and key in template else _ABSENT
+            step = int(key) if isinstance(type, (ir.Sequence, ir.Tuple)) else key
+            if key in state:
+                yield from self.type(part, state[key], env, (*path, step), below)
+            else:
+                yield Mismatch(_expected(part, env), "nothing", (*path, step))
+        for key in state:
+            if key not in parts:
+                expected = f"no such key in a {_container_name(type)}"
+                yield Mismatch(expected, _describe(state[key]), (*path, _as_key(key)))
+
+    def _environment(
+        self, cls: ir.Class, state: Any, given: _Env, path: Path
+    ) -> tuple[_Env, list[Mismatch]]:
+        """The dims of one instance: given from above, read from the data, or defined by a label."""
+        env: dict[str, int | None] = {name: given.get(name) for name in cls.dims}
+        wrong = []
+        defined = dict(cls.definitions)
+        for name in cls.dims:
+            if env[name] is None and name not in defined:
+                env[name] = self._find(cls, name, state)
+        for name in definition_order(defined):
+            size = defined[name]
+            value = evaluate(size, env)
+            if value is not None and env[name] is not None and env[name] != value:
+                wrong.append(Mismatch(f"{name}={value} by {name}={size}", f"{name}={env[name]}", path))
+            env[name] = value
+        return env, wrong
+
+    def _find(self, cls: ir.Class, dim: str, state: Any) -> int | None:
+        for source in sources(self.schema, cls, dim):
+            if isinstance(state, dict) and source.key in state:
+                size = self._follow(source, source.steps, state[source.key])
+                if size is not None:
+                    return (size - source.b) // source.a
+        return None
+
+    def _follow(self, source: Source, steps: tuple[Item | Each | Present, ...], state: Any) -> int | None:
+        """The size a source gives in this state, or None where the data lacks it or has another form."""
+        if steps:
+            step, rest = steps[0], steps[1:]
+            if isinstance(step, Present):
+                return None if state is None else self._follow(source, rest, state)
+            if not isinstance(state, dict):
+                return None
+            if isinstance(step, Item):
+                return self._follow(source, rest, state[step.key]) if step.key in state else None
+            found = (self._follow(source, rest, one) for one in state.values())
+            return next((size for size in found if size is not None), None)
+        if source.child is not None:
+            cls, dim = self.schema[source.child[0]], source.child[1]
+            return self._find(cls, dim, state)
+        if source.axis is None:
+            return len(state) if isinstance(state, dict) else None
+        if source.through_key:
+            state = state.get("data") if isinstance(state, dict) else None
+        return state.shape[source.axis] if is_array(state) and source.axis < len(state.shape) else None
+
+
+def _array(type: ir.Array | ir.Key, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
+    expected = _expected(type, env)
+    array: Any = state
+    suffix: tuple[int, ...] = ()
+    if isinstance(type, ir.Key):
+        impl = state.get("impl") if isinstance(state, dict) else None
+        right_keys = isinstance(state, dict) and len(state) == 2 and "impl" in state and "data" in state
+        if not right_keys or impl.__class__ is not str or impl not in KEY_IMPLS or type.impl not in (None, impl):
+            got = f"key<{impl}>" if right_keys else _kind(state)
+            yield Mismatch(f"{expected} as {{impl, data}}", got, path)
+            return
+        array, suffix = state["data"], (KEY_IMPLS[impl],)
+        template = template["data"] if isinstance(template, dict) and "data" in template else _ABSENT
+    if not is_array(array):
+        yield Mismatch(expected, _describe(array), path)
+        return
+    dtype = np.dtype("uint32") if isinstance(type, ir.Key) else BY_NAME[type.dtype].numpy
+    sizes = (*(evaluate(dim.size, env) for dim in type.dims), *suffix)
+    wrong_size = any(want is not None and want != size for want, size in zip(sizes, array.shape, strict=False))
+    if array.dtype != dtype or len(array.shape) != len(sizes) or wrong_size:
+        yield Mismatch(expected, _describe(array), path)
+    elif template is not _ABSENT and is_array(template) and template.shape != array.shape:
+        yield Mismatch(f"{_describe(template)} as in the template", _describe(array), path)
+
+
+def _expected(type: ir.Type, env: _Env) -> str:
+    if isinstance(type, ir.Array):
+        return f"{type.dtype}[{', '.join(_show_size(dim, env) for dim in type.dims)}]"
+    if isinstance(type, ir.Key):
+        name = f"key<{type.impl}>" if type.impl else "key"
+        return f"{name}[{', '.join(_show_size(dim, env) for dim in type.dims)}]"
+    if isinstance(type, ir.Node):
+        return _short(type.cls)
+    if isinstance(type, ir.Optional):
+        return f"{_expected(type.item, env)} or None"
+    if isinstance(type, (ir.Sequence, ir.Dict, ir.Tuple, ir.Partial)):
+        return _container_name(type)
+    return ir.describe(type)
+
+
+def _show_size(dim: Dim, env: _Env) -> str:
+    size = evaluate(dim.size, env)
+    if isinstance(dim.size, Int) and dim.label is None:
+        return str(dim.size)
+    name = dim.label or str(dim.size)
+    return name if size is None else f"{name}={size}"
+
+
+def _container_name(type: ir.Type) -> str:
+    if isinstance(type, ir.Sequence):
+        return "tuple" if type.immutable else "list"
+    if isinstance(type, ir.Dict):
+        return f"dict[{type.key}, ...]"
+    return "Partial" if isinstance(type, ir.Partial) else f"tuple of {len(ir.children(type))}"
+
+
+def _describe(value: Any) -> str:
+    """A found value in a few words; never its contents, which may be large or hostile."""
+    if is_array(value):
+        shape = f"[{', '.join(map(str, value.shape))}]"
+        if isinstance(value, np.generic):
+            return f"numpy scalar {value.dtype}"
+        dtype = value.dtype
+        name = str(dtype) if not isinstance(dtype, np.dtype) or dtype.isnative else f"byte-swapped {dtype.name}"
+        return f"{name}{shape}"
+    if value.__class__ in (int, float, bool, complex):
+        text = repr(value) if value.__class__ is not int or abs(value) < 10**20 else "a huge number"
+        return f"{value.__class__.__name__} {text}"
+    if value.__class__ is str:
+        return f"str {value[:40]!r}"
+    return _kind(value)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "None"
+    if is_array(value):
+        return _describe(value)
+    return str(value.__class__.__name__)
+
+
+def _is_key(kind: str, key: object) -> bool:
+    if type(key) is not str:
+        return False
+    if kind == "str":
+        return True
+    try:
+        return str(int(key)) == key
+    except ValueError:
+        return False
+
+
+def _as_key(key: object) -> str | int:
+    return key if type(key) is str else f"{type(key).__name__} key {str(key)[:40]}"
+
+
+def _short(id: str) -> str:
+    """`pkg.state:Adam[pkg.state:Params]` -> `Adam[Params]`."""
+    words = id.replace("[", " [ ").replace("]", " ] ").replace(", ", " , ").split(" ")
+    return "".join(", " if word == "," else word.rpartition(":")[2] for word in words)

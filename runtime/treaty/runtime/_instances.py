@@ -1,0 +1,79 @@
+"""Instances without `__init__`: constructor and pytree functions of attrs classes, compiled as attrs compiles its own.
+
+Setting slots directly is twice as fast as `__init__`, and an unflatten that ran validators would refuse tracers.
+"""
+
+import linecache
+from collections.abc import Callable, Mapping
+from types import MemberDescriptorType
+from typing import Any
+
+import attrs
+from jax.tree_util import GetAttrKey, register_pytree_with_keys
+
+
+def constructor(cls: type) -> Callable[..., Any]:
+    """A faster way to call the class with all its fields; the class itself where its `__init__` does more than store."""
+    if not attrs.has(cls) or _does_more(cls):
+        return cls
+    values = {one.name: str(one.alias) for one in attrs.fields(cls)}
+    return _compile(cls, "construct", list(values.values()), _store(values))
+
+
+def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...]) -> None:
+    """Make an attrs class a pytree; where it is one already (another module, the user's own), leave it."""
+    metadata = _tuple([f"obj.{name}" for name in static]) if static else "None"
+    values = _tuple([f"obj.{name}" for name in children])
+    pairs = _tuple([f"(key_{name}, obj.{name})" for name in children])
+    names = {name: f"v_{name}" for name in (*children, *static)}
+    unpack = [f"{_tuple([f'v_{name}' for name in children])} = children"] if children else []
+    unpack += [f"{_tuple([f'v_{name}' for name in static])} = static"] if static else []
+    try:
+        register_pytree_with_keys(
+            cls,
+            _compile(cls, "flatten_with_keys", ["obj"], [f"return {pairs}, {metadata}"]),
+            _compile(cls, "unflatten", ["static", "children"], [*unpack, *_store(names)]),
+            _compile(cls, "flatten", ["obj"], [f"return {values}, {metadata}"]),
+        )
+    except ValueError:
+        pass
+
+
+def _does_more(cls: type) -> bool:
+    """Whether `__init__` checks, converts or computes: then restoring runs it."""
+    code = getattr(cls.__dict__.get("__init__"), "__code__", None)
+    by_attrs = code is not None and code.co_filename.startswith("<attrs generated")
+    hooks = hasattr(cls, "__attrs_post_init__") or hasattr(cls, "__attrs_pre_init__")
+    return not by_attrs or hooks or any(one.validator or one.converter for one in attrs.fields(cls))
+
+
+def _store(values: Mapping[str, str]) -> list[str]:
+    """The lines that make an instance with these attributes."""
+    return ["obj = new(cls)", *(f"set_{name}(obj, {value})" for name, value in values.items()), "return obj"]
+
+
+def _tuple(items: list[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _compile(cls: type, name: str, parameters: list[str], body: list[str]) -> Callable[..., Any]:
+    """A function from its lines, with its source where tracebacks look for it."""
+    fields = [one.name for one in attrs.fields(cls)]
+    scope: dict[str, Any] = {"cls": cls, "new": object.__new__}
+    scope |= {f"set_{field}": _setter(cls, field) for field in fields}
+    scope |= {f"key_{field}": GetAttrKey(field) for field in fields}
+    source = "\n    ".join([f"def {name}({', '.join(parameters)}):", *body]) + "\n"
+    filename = f"<treaty {name} of {cls.__module__}.{cls.__qualname__}>"
+    exec(compile(source, filename, "exec"), scope)
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    function: Callable[..., Any] = scope[name]
+    return function
+
+
+def _setter(cls: type, name: str) -> Callable[[Any, Any], None]:
+    """The fastest way to set an attribute of a frozen instance: its slot, or object's own setattr."""
+    for base in cls.__mro__:
+        slot = base.__dict__.get(name)
+        if isinstance(slot, MemberDescriptorType):
+            return slot.__set__
+    return lambda obj, value: object.__setattr__(obj, name, value)

@@ -1,0 +1,120 @@
+"""Which generated code serves a class: registered codecs, and how one is found when it is not there yet."""
+
+import importlib
+import importlib.util
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from attrs import frozen
+
+from treaty.runtime._errors import CodecError
+from treaty.schema import Schema, schema_of
+from treaty.schema.modules import generated_name
+
+_T = TypeVar("_T")
+
+
+@frozen(eq=False)
+class Codec(Generic[_T]):
+    """The generated functions of one class."""
+
+    cls: type[_T]
+    id: str
+    schemas: Callable[[], Schema]  # parsed on first use
+    write: Callable[[_T], Mapping[str, object]]
+    read: Callable[..., _T]
+    abstract: Callable[..., _T] | None
+    dims: tuple[str, ...]
+    sizes: tuple[str, ...]  # the dims that `abstract` needs
+    unsized: str  # where no schema can say how many there are, so that `abstract` is None
+
+    @property
+    def schema(self) -> Schema:
+        return self.schemas().at(self.id)
+
+
+_codecs: dict[tuple[Any, str], Codec[Any]] = {}
+_checked: dict[Any, Codec[Any]] = {}  # class or alias -> codec known to be fresh
+
+
+def register(codec: Codec[_T]) -> Codec[_T]:
+    """Enter a codec. Registering again replaces it: a module may be reloaded."""
+    _codecs[codec.cls, codec.id] = codec
+    _checked.clear()
+    return codec
+
+
+def codec_of_class(cls: Any) -> Codec[Any]:
+    """The codec of a class or generic alias; imports its generated module where needed."""
+    try:
+        return _checked[cls]
+    except (KeyError, TypeError):
+        pass
+    origin = typing.get_origin(cls) or cls
+    if not isinstance(origin, type):
+        raise CodecError(f"expected a state class or an instance of one, got {type(cls).__name__}: {cls!r}")
+    schema = schema_of(cls)
+    codec = _codecs.get((origin, schema.root)) or _import(origin, schema.root)
+    _check_fresh(codec, schema)
+    _checked[cls] = codec
+    return codec
+
+
+def codec_of_instance(obj: Any) -> Codec[Any]:
+    """The codec of an instance. Of a generic class there may be several: then the class must be given."""
+    cls = type(obj)
+    found = _checked.get(cls)
+    if found is not None:
+        return found
+    if not getattr(cls, "__parameters__", ()):
+        return codec_of_class(cls)
+    _import_once(cls)
+    codecs = [codec for (origin, _), codec in _codecs.items() if origin is cls]
+    typed = [codec for codec in codecs if "[" in codec.id]
+    if len(typed) == 1:
+        return typed[0]
+    if not typed:
+        return codec_of_class(cls)
+    names = ", ".join(codec.id for codec in typed)
+    raise CodecError(f"{cls.__name__} is generic, and this could be any of {names}; pass the one you mean as cls")
+
+
+def _import(cls: type, id: str) -> Codec[Any]:
+    _import_once(cls)
+    try:
+        return _codecs[cls, id]
+    except KeyError:
+        raise CodecError(_missing(cls, id)) from None
+
+
+def _import_once(cls: type) -> None:
+    name = generated_name(cls.__module__)
+    if name not in sys.modules and _exists(name):
+        importlib.import_module(name)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _missing(cls: type, id: str) -> str:
+    if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
+        return f"no generated code for {id}; in a notebook or script call treaty.generator.load({cls.__name__}) first"
+    if "[" in id:
+        return (
+            f"no generated code for {id}; use it as a field of a class in a module you generate, "
+            f"or call treaty.generator.load on it"
+        )
+    return f"no generated code for {id}; run: treaty generate {cls.__module__}"
+
+
+def _check_fresh(codec: Codec[Any], schema: Schema) -> None:
+    if codec.schema.to_json() != schema.to_json():
+        raise CodecError(
+            f"the generated code of {codec.id} is older than its declaration; run: treaty generate {codec.cls.__module__}"
+        )

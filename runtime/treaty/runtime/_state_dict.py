@@ -1,0 +1,94 @@
+"""State dicts of values: `to_state_dict`, `from_state_dict`, and the driver behind every generated reader."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, overload
+
+from treaty.runtime import _template as templates
+from treaty.runtime._arrays import collect, keep_on_host, place_each, placed, transfer
+from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._explain import explain
+from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
+from treaty.schema import TreatyError
+
+_T = TypeVar("_T")
+Into = Literal["numpy"]
+
+
+def to_state_dict(obj: object, cls: Any = None) -> dict[str, Any]:
+    """The state of an instance as nested dicts, laid out as Flax does; nothing is copied or moved.
+
+    `cls` names the generic alias where the class of `obj` alone does not say it.
+    """
+    codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
+    state = codec.write(obj)
+    assert isinstance(state, dict)
+    return state
+
+
+@overload
+def from_state_dict(
+    target: type[_T],
+    state: Mapping[str, Any],
+    *,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
+) -> _T: ...
+@overload
+def from_state_dict(
+    target: _T,
+    state: Mapping[str, Any],
+    *,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
+) -> _T: ...
+def from_state_dict(
+    target: Any,
+    state: Mapping[str, Any],
+    *,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
+) -> Any:
+    """Build `target` from a state dict, or raise one StateMismatchError that lists every mismatch.
+
+    `target` is a class, a generic alias, or a template instance, whose shapes and static fields must then
+    match too. Host arrays go to the device in one transfer where the field says jax.Array; `into="numpy"`
+    keeps them where they are.
+    """
+    if isinstance(target, type) or hasattr(target, "__origin__"):
+        return build(codec_of_class(target), state, dims or {}, into)
+    codec = codec_of_instance(target)
+    filled = templates.fill_untyped(codec.schema, state, target)
+    obj = build(codec, filled, dims or {}, into)
+    if not templates.same_shapes(obj, target):
+        raise _error(codec, state, dims or {}, codec.write(target), None)
+    return obj
+
+
+def build(
+    codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: Into | None = None
+) -> _T:
+    """Run a generated reader: check and list host arrays, transfer them at once, build."""
+    if into not in (None, "numpy"):
+        raise TreatyError(f'into={into!r}: expected "numpy" or None')
+    for name in dims:
+        if name not in codec.dims:
+            raise TreatyError(f"{codec.id} has no dim {name!r}; its dims: {', '.join(codec.dims) or 'none'}")
+    values = [dims.get(name) for name in codec.dims]
+    pending: list[Any] = []
+    try:
+        obj = codec.read(state, keep_on_host if into else collect(pending), *values)
+    except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
+        problem = _error(codec, state, dims, None, error)
+        if problem is error and not into:
+            return codec.read(state, place_each, *values)
+        raise problem from None
+    return codec.read(state, placed(transfer(pending)), *values) if pending else obj
+
+
+def _error(
+    codec: Codec[Any], state: Any, dims: Mapping[str, int | None], template: Any, cause: Exception | None
+) -> Exception:
+    found = explain(codec.schema, state, dims) if template is None else explain(codec.schema, state, dims, template)
+    if found or cause is None:
+        return StateMismatchError(found)
+    return cause

@@ -1,0 +1,38 @@
+"""Subtrees declared Any or PyTree: stored as Flax would store them, and not checked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from treaty.runtime._registry import codec_of_instance
+from treaty.schema._declare import version_of
+
+
+def write_untyped(value: Any) -> Any:
+    """Containers in state-dict form; leaves as they are."""
+    if isinstance(value, dict):
+        return {str(key): write_untyped(one) for key, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: write_untyped(getattr(value, name)) for name in value._fields}
+    if isinstance(value, (list, tuple)):
+        return {str(index): write_untyped(one) for index, one in enumerate(value)}
+    if version_of(type(value)) is not None:
+        return codec_of_instance(value).write(value)
+    return value
+
+
+def read_untyped(state: Any) -> Any:
+    """Without a template the state-dict form is all that is known."""
+    return state
+
+
+def like_template(template: Any, state: Any) -> Any:
+    """The subtree in the template's containers; where the two differ in structure, the state as it is."""
+    if not isinstance(state, Mapping):
+        return state
+    if isinstance(template, dict) and {str(key) for key in template} == set(state):
+        return {key: like_template(one, state[str(key)]) for key, one in template.items()}
+    if isinstance(template, tuple) and hasattr(template, "_fields") and set(template._fields) == set(state):
+        return type(template)(**{name: like_template(getattr(template, name), state[name]) for name in state})
+    if isinstance(template, (list, tuple)) and {str(i) for i in range(len(template))} == set(state):
+        return type(template)([like_template(one, state[str(i)]) for i, one in enumerate(template)])
+    return state

@@ -1,0 +1,262 @@
+"""What generated modules are written against: registration, and the check of one value each.
+
+Checks raise `Mismatch` without a message: the caller then runs `explain` over the whole state dict.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_origin
+
+import attrs
+import jax
+import numpy as np
+from jax.tree_util import Partial as Partial
+
+from treaty.runtime import _errors as errors
+from treaty.runtime import _instances
+from treaty.runtime import _registry as registry
+from treaty.runtime._arrays import Array0 as Array0
+from treaty.runtime._arrays import Array1 as Array1
+from treaty.runtime._arrays import Array2 as Array2
+from treaty.runtime._arrays import Array3 as Array3
+from treaty.runtime._arrays import Array4 as Array4
+from treaty.runtime._arrays import Array5 as Array5
+from treaty.runtime._arrays import ArrayN as ArrayN
+from treaty.runtime._arrays import KeyState as KeyState
+from treaty.runtime._arrays import Mismatch as Mismatch
+from treaty.runtime._arrays import Put as Put
+from treaty.runtime._arrays import fit as fit
+from treaty.runtime._arrays import host as host
+from treaty.runtime._arrays import key_dtype
+from treaty.runtime._arrays import read_key as read_key
+from treaty.runtime._arrays import write_key as write_key
+from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._ml import bfloat16 as bfloat16
+from treaty.runtime._ml import float4_e2m1fn as float4_e2m1fn
+from treaty.runtime._ml import float6_e2m3fn as float6_e2m3fn
+from treaty.runtime._ml import float6_e3m2fn as float6_e3m2fn
+from treaty.runtime._ml import float8_e3m4 as float8_e3m4
+from treaty.runtime._ml import float8_e4m3 as float8_e4m3
+from treaty.runtime._ml import float8_e4m3b11fnuz as float8_e4m3b11fnuz
+from treaty.runtime._ml import float8_e4m3fn as float8_e4m3fn
+from treaty.runtime._ml import float8_e4m3fnuz as float8_e4m3fnuz
+from treaty.runtime._ml import float8_e5m2 as float8_e5m2
+from treaty.runtime._ml import float8_e5m2fnuz as float8_e5m2fnuz
+from treaty.runtime._ml import float8_e8m0fnu as float8_e8m0fnu
+from treaty.runtime._ml import int1 as int1
+from treaty.runtime._ml import int2 as int2
+from treaty.runtime._ml import int4 as int4
+from treaty.runtime._ml import uint1 as uint1
+from treaty.runtime._ml import uint2 as uint2
+from treaty.runtime._ml import uint4 as uint4
+from treaty.runtime._registry import Codec as Codec
+from treaty.runtime._state_dict import build as build
+from treaty.runtime._untyped import read_untyped as read_untyped
+from treaty.runtime._untyped import write_untyped as write_untyped
+from treaty.schema import Schema
+
+_T = TypeVar("_T")
+_S = TypeVar("_S", bound=np.generic)
+_E = TypeVar("_E", bound=enum.Enum)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_N = TypeVar("_N", int, int | None)
+
+HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Keywords: TypeAlias = "dict[str, Any]"
+
+_struct: Callable[..., object] = jax.ShapeDtypeStruct
+
+_index = [str(i) for i in range(1024)]  # keys of sequences, made once
+
+
+def schema(text: str, *uses: Callable[[], Schema]) -> Callable[[], Schema]:
+    """The schemas of a generated module, parsed when first asked for, with those of the modules it uses."""
+
+    @cache
+    def parse() -> Schema:
+        own = Schema.from_json(text)
+        used = {cls.id: cls for other in uses for cls in other().classes}
+        return attrs.evolve(own, classes=tuple({**used, **{cls.id: cls for cls in own.classes}}.values()))
+
+    return parse
+
+
+def register(
+    cls: type[_T],
+    id: str,
+    *,
+    schemas: Callable[[], Schema],
+    write: Callable[[_T], Mapping[str, object]],
+    read: Callable[..., _T],
+    abstract: Callable[..., _T] | None = None,
+    dims: tuple[str, ...] = (),
+    sizes: tuple[str, ...] = (),
+    unsized: str = "",
+    children: tuple[str, ...] | None = None,
+    static: tuple[str, ...] = (),
+) -> Codec[_T]:
+    """Enter the generated functions of a class into the registry; with `children`, make the class a pytree."""
+    origin: type[_T] = get_origin(cls) or cls
+    if children is not None:
+        _instances.register_pytree(origin, children, static)
+    return registry.register(Codec(origin, id, schemas, write, read, abstract, dims, sizes, unsized))
+
+
+def constructor(cls: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The class as a function of its fields, without the cost of an `__init__` that only stores."""
+    return cast("Callable[_P, _T]", _instances.constructor(cast(type, get_origin(cls) or cls)))
+
+
+def indexed(items: Iterable[_T]) -> dict[str, _T]:
+    """A sequence in state-dict form: keys "0", "1", …"""
+    values = items if isinstance(items, (list, tuple)) else list(items)
+    while len(_index) < len(values):
+        _index.extend(str(i) for i in range(len(_index), 2 * len(_index)))
+    return dict(zip(_index, values, strict=False))
+
+
+def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
+    """The items of a sequence in order."""
+    if not isinstance(state, dict) or (length is not None and len(state) != length):
+        raise Mismatch
+    count = len(state)
+    if count > len(_index):
+        indexed(range(count))
+    return [state[key] for key in _index[:count]]
+
+
+def entries(state: Mapping[str, _T], length: int | None = None) -> Mapping[str, _T]:
+    """The entries of a dict with str keys."""
+    if not isinstance(state, dict) or (length is not None and len(state) != length):
+        raise Mismatch
+    for key in state:
+        if type(key) is not str:
+            raise Mismatch
+    return state
+
+
+def int_entries(state: Mapping[str, _T], length: int | None = None) -> dict[int, _T]:
+    """The entries of a dict with int keys, which a state dict holds by their string form."""
+    values = {}
+    for key, value in entries(state, length).items():
+        try:
+            number = int(key)
+        except ValueError:
+            raise Mismatch from None
+        if str(number) != key:
+            raise Mismatch
+        values[number] = value
+    return values
+
+
+def maybe(
+    function: Callable[Concatenate[_T, _P], _R], value: _T | None, *args: _P.args, **kwargs: _P.kwargs
+) -> _R | None:
+    """`function(value, ...)`, or None for None."""
+    return None if value is None else function(value, *args, **kwargs)
+
+
+def defined(given: int | None, size: _N) -> _N:
+    """A dim that a label defines (`d_ff=4*d_model`): a value from outside must agree."""
+    if given is not None and size is not None and given != size:
+        raise Mismatch
+    return size
+
+
+def boolean(value: object) -> bool:
+    if type(value) is not bool:
+        raise Mismatch
+    return value
+
+
+def integer(value: object) -> int:
+    if type(value) is not int:
+        raise Mismatch
+    return value
+
+
+def floating(value: object) -> float:
+    """A float; an int stands for one, as in Python's own type system."""
+    if type(value) is float:
+        return value
+    if type(value) is not int:
+        raise Mismatch
+    return float(value)
+
+
+def complex_number(value: object) -> complex:
+    return value if type(value) is complex else complex(floating(value))
+
+
+def text(value: object) -> str:
+    if type(value) is not str:
+        raise Mismatch
+    return value
+
+
+def binary(value: object) -> bytes:
+    if type(value) is not bytes:
+        raise Mismatch
+    return value
+
+
+def none(value: object) -> None:
+    if value is not None:
+        raise Mismatch
+
+
+def numpy_scalar(value: object, cls: type[_S]) -> _S:
+    if type(value) is not cls:
+        raise Mismatch
+    return value
+
+
+def member(value: object, cls: type[_E]) -> _E:
+    """An enum member by its stored name."""
+    if type(value) is not str or value not in cls.__members__:
+        raise Mismatch
+    return cls.__members__[value]
+
+
+def check_partial(value: Partial, func: Callable[..., Any]) -> None:
+    """Refuse a Partial of another function than the declared one: it would be lost on restore."""
+    if value.func is not func:
+        raise StateMismatchError([errors.Mismatch(f"a Partial of {func}", f"one of {value.func}", ())])
+
+
+def partial(func: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Partial:
+    make: Callable[..., Partial] = Partial
+    return make(func, *args, **keywords)
+
+
+def attribute(obj: object, name: str) -> Any:
+    """An attribute of a class that another library owns, whose own annotations may say less, or something else."""
+    return getattr(obj, name)
+
+
+def construct(cls: Callable[..., _T], /, **values: object) -> _T:
+    """An instance of a class that another library owns."""
+    return cls(**values)
+
+
+def blank(cls: type[_T], /, **values: object) -> _T:
+    """An instance without `__init__`, so that abstract values meet no validator."""
+    obj = object.__new__(cls)
+    for name, value in values.items():
+        object.__setattr__(obj, name, value)
+    return obj
+
+
+def abstract(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> jax.Array:
+    """A ShapeDtypeStruct, typed as the array it stands for."""
+    return cast(jax.Array, _struct(shape, dtype))
+
+
+def abstract_host(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> "np.ndarray[Any, np.dtype[Any]]":
+    return cast("np.ndarray[Any, np.dtype[Any]]", _struct(shape, dtype))
+
+
+def abstract_key(shape: tuple[int, ...], impl: str | None = None) -> jax.Array:
+    return cast(jax.Array, _struct(shape, key_dtype(impl)))

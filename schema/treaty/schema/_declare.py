@@ -1,0 +1,169 @@
+"""What users write declarations with: @state, field, and the annotations Dims, Length, ArraySpec, Fields."""
+
+from collections.abc import Callable, Mapping
+from types import EllipsisType
+from typing import Any, Final, TypeVar, dataclass_transform, overload
+
+import attrs
+from attrs import frozen
+
+from treaty.schema import dtypes
+from treaty.schema._errors import SchemaError
+from treaty.schema.dims import Dim, Expr, Int, names, parse_dims, parse_expr
+
+_T = TypeVar("_T")
+_METADATA: Final = "treaty"
+_STATE: Final = "__treaty_version__"
+
+
+@frozen
+class FieldOptions:
+    """What `field(...)` leaves in the attrs metadata for the reader."""
+
+    key: str | None = None
+    static: bool = False
+
+
+@overload
+def field(
+    *, default: _T, key: str | None = None, static: bool = False, validator: Callable[..., Any] | None = None
+) -> _T: ...
+@overload
+def field(
+    *,
+    factory: Callable[[], _T],
+    key: str | None = None,
+    static: bool = False,
+    validator: Callable[..., Any] | None = None,
+) -> _T: ...
+@overload
+def field(*, key: str | None = None, static: bool = False, validator: Callable[..., Any] | None = None) -> Any: ...
+def field(
+    *,
+    default: Any = attrs.NOTHING,
+    factory: Callable[[], Any] | None = None,
+    key: str | None = None,
+    static: bool = False,
+    validator: Callable[..., Any] | None = None,
+) -> Any:
+    """A field with options: `key` is the stored name, `static` makes it pytree metadata."""
+    if key is not None and not isinstance(key, str):
+        raise SchemaError(f"field(key={key!r}): expected a string")
+    options = FieldOptions(key=key, static=static)
+    return attrs.field(default=default, factory=factory, validator=validator, metadata={_METADATA: options})
+
+
+@overload
+def state(cls: type[_T], /) -> type[_T]: ...
+@overload
+def state(*, version: int = 1) -> Callable[[type[_T]], type[_T]]: ...
+@dataclass_transform(
+    frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field, attrs.field)
+)
+def state(cls: type[_T] | None = None, /, *, version: int = 1) -> type[_T] | Callable[[type[_T]], type[_T]]:
+    """Declare a state class: attrs.frozen with slots, keyword-only, compared by identity.
+
+    Keyword-only, because two arrays of one shape given in the wrong order are a mistake no check can see.
+    """
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise SchemaError(f"state(version={version!r}): expected an int of 1 or more")
+
+    def decorate(cls: type[_T]) -> type[_T]:
+        built = attrs.frozen(eq=False, kw_only=True)(cls)
+        setattr(built, _STATE, version)
+        return built
+
+    return decorate if cls is None else decorate(cls)
+
+
+def version_of(cls: type) -> int | None:
+    """The version given to @state on this very class, or None."""
+    found = cls.__dict__.get(_STATE)
+    return found if isinstance(found, int) else None
+
+
+def options_of(attribute: "attrs.Attribute[Any]") -> FieldOptions:
+    found = attribute.metadata.get(_METADATA)
+    return found if isinstance(found, FieldOptions) else FieldOptions()
+
+
+class Dims:
+    """Tie a child's dims to this class's: `Annotated[Linear, Dims(d_in="d_model", d_out="4*d_model")]`.
+
+    A plain word ties the dim of the same name: `Dims("vocab")`; `Dims(...)` ties all of them so.
+    """
+
+    __slots__ = ("every", "ties")
+    every: bool
+    ties: Mapping[str, Expr]
+
+    def __init__(self, /, *same: "str | EllipsisType", **tied: "str | int") -> None:
+        self.every = Ellipsis in same
+        self.ties = {name: _size(f"Dims({name!r})", name) for name in same if isinstance(name, str)}
+        self.ties |= {name: _size(f"Dims({name}={size!r})", size) for name, size in tied.items()}
+
+    def __repr__(self) -> str:
+        ties = [f"{name}={str(size)!r}" for name, size in self.ties.items()]
+        return f"Dims({', '.join([*(['...'] if self.every else []), *ties])})"
+
+
+class Length:
+    """The length of a list, `tuple[X, ...]` or dict: an int, a dim name or an expression."""
+
+    __slots__ = ("size",)
+    size: Expr
+
+    def __init__(self, size: "str | int", /) -> None:
+        self.size = _size(f"Length({size!r})", size)
+
+    def __repr__(self) -> str:
+        return f"Length({str(self.size)!r})"
+
+
+class ArraySpec:
+    """dtype and dims of an array: `Annotated[Array, ArraySpec("float8_e4m3", "a b")]`.
+
+    For dtypes that jaxtyping has no name for, and for keys of one implementation: `ArraySpec("key<rbg>", "")`.
+    """
+
+    __slots__ = ("dims", "dtype")
+    dtype: str
+    dims: tuple[Dim, ...]
+
+    def __init__(self, dtype: str, dims: str = "", /) -> None:
+        if dtypes.key_impl(dtype) is None and dtype not in dtypes.BY_NAME:
+            raise SchemaError(f"ArraySpec({dtype!r}): unknown dtype; known: {', '.join(dtypes.BY_NAME)}, key<impl>")
+        self.dtype = dtype
+        self.dims = parse_dims(dims)
+
+    def __repr__(self) -> str:
+        return f"ArraySpec({self.dtype!r}, {' '.join(map(str, self.dims))!r})"
+
+
+class Fields:
+    """The field types of a class that another library owns, in the scope of the class that uses it.
+
+    `Annotated[optax.ScaleByAdamState, Fields(count=Int32[Array, ""], mu=Params, nu=Params)]`
+    """
+
+    __slots__ = ("types",)
+    types: Mapping[str, Any]
+
+    def __init__(self, /, **types: Any) -> None:
+        self.types = types
+
+    def __repr__(self) -> str:
+        return f"Fields({', '.join(self.types)})"
+
+
+def _size(where: str, size: "str | int") -> Expr:
+    if isinstance(size, int) and not isinstance(size, bool):
+        if size < 0:
+            raise SchemaError(f"{where}: a size cannot be negative")
+        return Int(size)
+    if not isinstance(size, str):
+        raise SchemaError(f"{where}: expected a name, an int or an expression, got {type(size).__name__}")
+    expr = parse_expr(size)
+    if not isinstance(expr, Int) and not list(names(expr)):  # pragma: no branch
+        raise SchemaError(f"{where}: expected a name, an int or an expression")
+    return expr

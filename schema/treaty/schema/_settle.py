@@ -1,0 +1,120 @@
+"""Settles dims after all classes are read: which dims each class has, and that every one can be known."""
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from treaty.schema import ir
+from treaty.schema._errors import SchemaError
+from treaty.schema.dims import Expr, Int, Name, names
+from treaty.schema.sources import sources
+
+
+def settle(raw: Mapping[str, ir.Class], every: str) -> tuple[ir.Class, ...]:
+    """Fill in `dims`, `definitions` and the ties marked `every`. Raises SchemaError with every problem."""
+    problems: list[str] = []
+    dims = _all_dims(raw, every)
+    classes: dict[str, ir.Class] = {}
+    for id, cls in raw.items():
+        fields = []
+        for field in cls.fields:
+            place = f"{cls.qualname}.{field.name}"
+            fields.append(attrs.evolve(field, type=_close(field.type, dims, every, place, problems)))
+        args = tuple(_close(arg, dims, every, cls.qualname, problems) for arg in cls.args)
+        definitions = _definitions(cls, problems)
+        classes[id] = attrs.evolve(cls, fields=tuple(fields), dims=dims[id], definitions=definitions, args=args)
+    if not problems:
+        schema = ir.Schema("", tuple(classes.values()))
+        for cls in classes.values():
+            for dim in cls.dims:
+                if not sources(schema, cls, dim):
+                    problems.append(
+                        f"{cls.qualname}: dim {dim!r} cannot be known from the data; it must stand alone "
+                        f"(or as a*{dim}+b) on some axis, Length or Dims"
+                    )
+    if problems:
+        raise SchemaError(*problems)
+    return tuple(classes.values())
+
+
+def _all_dims(raw: Mapping[str, ir.Class], every: str) -> dict[str, tuple[str, ...]]:
+    """The dim names of each class, in order of appearance; grown until recursion adds nothing more."""
+    dims: dict[str, tuple[str, ...]] = dict.fromkeys(raw, ())
+    while True:
+        grown = {
+            id: tuple(dict.fromkeys(name for field in cls.fields for name in _names(field.type, dims, every)))
+            for id, cls in raw.items()
+        }
+        if grown == dims:
+            return dims
+        dims = grown
+
+
+def _names(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> Iterator[str]:
+    if isinstance(type, (ir.Array, ir.Key)):
+        for dim in type.dims:
+            if dim.label is not None:
+                yield dim.label
+            yield from names(dim.size)
+    elif isinstance(type, (ir.Sequence, ir.Dict)) and type.length is not None:
+        yield from names(type.length)
+    elif isinstance(type, ir.Node):
+        ties = dict(type.ties)
+        for name in dims[type.cls]:
+            if name in ties:
+                yield from names(ties[name])
+            elif every in ties:
+                yield name
+    for part in ir.children(type):
+        yield from _names(part, dims, every)
+
+
+def _close(
+    type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str, place: str, problems: list[str]
+) -> ir.Type:
+    """Ties as marked become ties by name; a tie to a dim that the child lacks is a problem."""
+    if isinstance(type, ir.Node):
+        ties = dict(type.ties)
+        if ties.pop(every, None) is not None:
+            ties = {**{name: Name(name) for name in dims[type.cls]}, **ties}
+        for name in ties:
+            if name not in dims[type.cls]:
+                known = ", ".join(dims[type.cls]) or "none"
+                problems.append(f"{place}: Dims({name}=...): {type.cls} has no dim {name!r}; its dims: {known}")
+        return ir.Node(type.cls, tuple(sorted(ties.items())))
+    if isinstance(type, (ir.Sequence, ir.Optional)):
+        return attrs.evolve(type, item=_close(type.item, dims, every, place, problems))
+    if isinstance(type, ir.Tuple):
+        return ir.Tuple(tuple(_close(item, dims, every, place, problems) for item in type.items))
+    if isinstance(type, ir.Dict):
+        return attrs.evolve(type, value=_close(type.value, dims, every, place, problems))
+    if isinstance(type, ir.Partial):
+        args = _close(type.args, dims, every, place, problems)
+        keywords = _close(type.keywords, dims, every, place, problems)
+        assert isinstance(args, ir.Tuple) and isinstance(keywords, ir.Node)
+        return attrs.evolve(type, args=args, keywords=keywords)
+    return type
+
+
+def _definitions(cls: ir.Class, problems: list[str]) -> tuple[tuple[str, Expr], ...]:
+    """Labels define a name once: `d=3` on one axis and `d=4` on another is a mistake."""
+    found: dict[str, Expr] = {}
+    for field in cls.fields:
+        for type in _leaves(field.type):
+            for dim in type.dims:
+                if dim.label is None or dim.size == Name(dim.label):
+                    continue
+                if found.setdefault(dim.label, dim.size) != dim.size:
+                    problems.append(
+                        f"{cls.qualname}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
+                    )
+                if not isinstance(dim.size, Int) and dim.label in names(dim.size):
+                    problems.append(f"{cls.qualname}.{field.name}: dim {dim}: {dim.label} is defined by itself")
+    return tuple(sorted(found.items()))
+
+
+def _leaves(type: ir.Type) -> Iterator[ir.Array | ir.Key]:
+    if isinstance(type, (ir.Array, ir.Key)):
+        yield type
+    for part in ir.children(type):
+        yield from _leaves(part)

@@ -1,0 +1,205 @@
+"""Dimensions: the strings of shape annotations, parsed, evaluated and printed.
+
+Grammar, one word per axis: `name`, `3`, `4*name`, `a+b`, `(a+1)//2`, and `label=<any of these>`.
+jaxtyping's own dim classes are private and drop labels, so the text is parsed here.
+"""
+
+import ast
+import keyword
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+
+from attrs import frozen
+
+from treaty.schema._errors import SchemaError
+
+_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "//": 2}
+_HINTS = {
+    "*": "a leaf has one rank: name every axis (and write a product without spaces, as 4*d)",
+    "#": "a leaf has one shape: broadcasting axes cannot be stored",
+    "?": "tree-dependent axes cannot be stored: give the axis a plain name",
+    "...": "a leaf has one rank: name every axis",
+    "_": "an axis without a name cannot be checked: give it a name",
+}
+
+
+@frozen
+class Name:
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@frozen
+class Int:
+    value: int
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@frozen
+class Op:
+    op: str
+    left: "Expr"
+    right: "Expr"
+
+    def __str__(self) -> str:
+        return render(self, str)
+
+
+Expr = Name | Int | Op
+
+
+@frozen
+class Dim:
+    """One axis: its size, and the name it goes by where the size is not a plain name."""
+
+    size: Expr
+    label: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The logical axis name: the label, or the size where that is a plain name."""
+        if self.label is not None:
+            return self.label
+        return self.size.name if isinstance(self.size, Name) else None
+
+    def __str__(self) -> str:
+        return f"{self.label}={self.size}" if self.label else str(self.size)
+
+
+def parse_dims(text: str) -> tuple[Dim, ...]:
+    """`"d_in 4*d_in"` -> two Dims. Raises SchemaError with the word that is wrong and how to write it."""
+    return tuple(parse_dim(word) for word in text.split())
+
+
+def parse_dim(word: str) -> Dim:
+    for sign, hint in _HINTS.items():
+        if word == sign or (sign not in ("...", "_") and word.startswith(sign)):
+            raise SchemaError(f"dim {word!r}: {hint}")
+    label, equals, size = word.rpartition("=")
+    if not equals:
+        return Dim(parse_expr(word))
+    if not label.isidentifier():
+        raise SchemaError(f"dim {word!r}: expected name=size, as in d_ff=4*d_model")
+    return Dim(parse_expr(size), label)
+
+
+@lru_cache(maxsize=4096)
+def parse_expr(text: str) -> Expr:
+    """A size: a name, an int, or names and ints with + - * // and parentheses."""
+    if text.isidentifier() and keyword.iskeyword(text):
+        return Name(text)  # `in` and `lambda` are good axis names, though not Python expressions
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        raise _bad_size(text) from None
+    return _convert(tree, text)
+
+
+def names(expr: Expr) -> Iterator[str]:
+    """The names in an expression, left to right."""
+    if isinstance(expr, Name):
+        yield expr.name
+    elif isinstance(expr, Op):
+        yield from names(expr.left)
+        yield from names(expr.right)
+
+
+def evaluate(expr: Expr, env: Mapping[str, int | None]) -> int | None:
+    """The size, or None while a name in it has no value (or divides by zero)."""
+    if isinstance(expr, Int):
+        return expr.value
+    if isinstance(expr, Name):
+        return env.get(expr.name)
+    left, right = evaluate(expr.left, env), evaluate(expr.right, env)
+    if left is None or right is None:
+        return None
+    if expr.op == "+":
+        return left + right
+    if expr.op == "-":
+        return left - right
+    if expr.op == "*":
+        return left * right
+    return left // right if right else None
+
+
+def linear(expr: Expr) -> tuple[str, int, int] | None:
+    """`(name, a, b)` where the expression is a*name + b with a > 0: then the name follows from the size."""
+    if isinstance(expr, Name):
+        return expr.name, 1, 0
+    if isinstance(expr, Int):
+        return None
+    left, right = linear(expr.left), linear(expr.right)
+    if isinstance(expr.right, Int) and left is not None:
+        name, a, b = left
+        k = expr.right.value
+        if expr.op == "*" and k > 0:
+            return name, a * k, b * k
+        if expr.op in "+-":
+            return name, a, b + k if expr.op == "+" else b - k
+    if isinstance(expr.left, Int) and right is not None:
+        name, a, b = right
+        k = expr.left.value
+        if expr.op == "*" and k > 0:
+            return name, a * k, b * k
+        if expr.op == "+":
+            return name, a, b + k
+    return None
+
+
+def definition_order(defined: Mapping[str, Expr]) -> list[str]:
+    """Names that labels define (`d_ff=4*d_model`), each after those it uses."""
+    ordered: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in defined and name not in ordered:
+            for used in names(defined[name]):
+                visit(used)
+            ordered[name] = None
+
+    for name in defined:
+        visit(name)
+    return list(ordered)
+
+
+def render(expr: Expr, name: Callable[[str], str], above: int = 0) -> str:
+    """The expression as Python source (and as canonical text), with as few parentheses as it needs."""
+    if isinstance(expr, Int):
+        return str(expr.value)
+    if isinstance(expr, Name):
+        return name(expr.name)
+    rank = _PRECEDENCE[expr.op]
+    text = f"{render(expr.left, name, rank)} {expr.op} {render(expr.right, name, rank + 1)}"
+    if name is str:
+        text = text.replace(" ", "")
+    return f"({text})" if rank < above else text
+
+
+def _convert(tree: ast.expr, text: str) -> Expr:
+    if isinstance(tree, ast.Name):
+        return Name(tree.id)
+    if isinstance(tree, ast.Constant) and type(tree.value) is int:
+        return Int(tree.value)
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
+        op = Op(_OPERATORS[type(tree.op)], _convert(tree.left, text), _convert(tree.right, text))
+        if op.op == "//" and op.right == Int(0):
+            raise SchemaError(f"dim {text!r}: division by zero")
+        return _fold(op)
+    raise _bad_size(text)
+
+
+def _fold(op: Op) -> Expr:
+    value = evaluate(op, {})
+    if value is None:
+        return op
+    if value < 0:
+        raise SchemaError(f"dim {str(op)!r}: a size cannot be negative")
+    return Int(value)
+
+
+def _bad_size(text: str) -> SchemaError:
+    return SchemaError(f"dim {text!r}: expected a name, an int, or an expression of them with + - * // and parentheses")

@@ -1,0 +1,31 @@
+"""Names of modules and objects: where a thing is imported from, and where its generated code lives."""
+
+import importlib
+import sys
+from typing import Any
+
+
+def symbol_of(value: Any) -> str:
+    """`module:qualname`. Where the module is private, the shortest public path to the very same object."""
+    module, qualname = str(value.__module__), str(value.__qualname__)
+    parts = module.split(".")
+    if not any(part.startswith("_") for part in parts) or "<" in qualname or hasattr(value, "__treaty_version__"):
+        return f"{module}:{qualname}"
+    for end in range(1, len(parts)):
+        shorter = ".".join(parts[:end])
+        if not parts[end - 1].startswith("_") and _lookup(shorter, qualname) is value:
+            return f"{shorter}:{qualname}"
+    return f"{module}:{qualname}"
+
+
+def generated_name(module: str) -> str:
+    """The module that holds the generated code of `module`: what `__treaty__` says, or its sibling."""
+    named = getattr(sys.modules.get(module) or importlib.import_module(module), "__treaty__", None)
+    return named if isinstance(named, str) else f"{module}_treaty"
+
+
+def _lookup(module: str, qualname: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
