@@ -27,7 +27,7 @@ class Path:
 def solve(size: str, a: int, b: int) -> str:
     """The dim as source text, where size = a*dim + b."""
     if b:
-        size = f"({size} {'-' if b > 0 else '+'} {abs(b)})" if a != 1 else f"{size} {'-' if b > 0 else '+'} {abs(b)}"
+        return f"_codec.solve({size}, {a}, {b})"
     return f"{size} // {a}" if a != 1 else size
 
 

@@ -99,7 +99,9 @@ def abstract(scope: ModuleScope, type: ir.Type, default: str | None = None) -> E
     """A value of the type without contents; the caller knows that the type is not unsized."""
     if isinstance(type, ir.Array):
         function = "_codec.abstract_host" if type.host else "_codec.abstract"
-        return Call(function, (_tuple([render(dim.size, local) for dim in type.dims]), Text(scope.use_dtype(type.dtype))))
+        return Call(
+            function, (_tuple([render(dim.size, local) for dim in type.dims]), Text(scope.use_dtype(type.dtype)))
+        )
     if isinstance(type, ir.Key):
         impl = (Text(literal(type.impl)),) if type.impl else ()
         return Call("_codec.abstract_key", (_tuple([render(dim.size, local) for dim in type.dims]), *impl))
@@ -117,7 +119,8 @@ def abstract(scope: ModuleScope, type: ir.Type, default: str | None = None) -> E
         given = [(name, ties.get(name, Name(name))) for name in scope.sizes[type.cls]]
         keywords = [Keyword(local(name), Text(render(size, local))) for name, size in given]
         return Call(scope.function(type.cls, "abstract"), tuple(keywords))
-    assert isinstance(type, ir.Sequence) and type.length is not None
+    assert isinstance(type, ir.Sequence)
+    assert type.length is not None
     many = Comprehension(abstract(scope, type.item), "_", Text(f"range({render(type.length, local)})"))
     return Call("tuple", (many,)) if type.immutable else many
 

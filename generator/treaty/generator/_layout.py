@@ -82,4 +82,3 @@ def _explode(before: str, expression: Expression, after: str, indent: int) -> It
         yield f"{pad}{expression.brackets[1]}{after}"
     else:
         yield f"{pad}{before}{expression}{after}"
-

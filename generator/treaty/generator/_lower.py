@@ -13,9 +13,7 @@ def lower(schema: Schema) -> Schema:
     """The same schema without Tuple and Partial: each is a class of kind `tuple` or `partial` of its own."""
     lowering = _Lowering(schema)
     for cls in schema.classes:
-        fields = tuple(
-            attrs.evolve(one, type=lowering.type(one.type, f"{cls.id}.{one.name}")) for one in cls.fields
-        )
+        fields = tuple(attrs.evolve(one, type=lowering.type(one.type, f"{cls.id}.{one.name}")) for one in cls.fields)
         lowering.classes[cls.id] = attrs.evolve(cls, fields=fields)
     return Schema(schema.root, tuple(lowering.classes.values()))
 

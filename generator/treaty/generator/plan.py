@@ -133,21 +133,19 @@ def _attribute(cls: ir.Class, one: ir.Field) -> str:
 
 
 def _peeks(scope: ModuleScope, cls: ir.Class, stem: str, state_name: str) -> list[Peek]:
-    defined = dict(cls.definitions)
     return [
         Peek(
             _signature(f"{stem}_peek_{dim}", [f"state: {state_name}"], "int | None"),
             look_around(scope.schema, cls, dim, scope.peek),
         )
         for dim in sorted(scope.unsure[cls.id])
-        if dim not in defined
     ]
 
 
 def _read(scope: ModuleScope, cls: ir.Class) -> list[str]:
     unsure = scope.unsure[cls.id]
     defined = dict(cls.definitions)
-    lines = [f"if not isinstance(state, dict) or len(state) != {len(cls.fields)}:", "    raise _codec.Mismatch"]
+    lines = [f"if type(state) is not dict or len(state) != {len(cls.fields)}:", "    raise _codec.Mismatch"]
     for dim in cls.dims:
         if dim not in defined:
             path = sure_path(scope.schema, cls, dim)
@@ -155,15 +153,14 @@ def _read(scope: ModuleScope, cls: ir.Class) -> list[str]:
             lines += [f"    {local(dim)} = {scope.peek(cls.id, dim)}(state)"] if path is None else _from_path(dim, path)
     for dim in definition_order(defined):
         lines.append(f"{local(dim)} = _codec.defined({local(dim)}, {size_text(defined[dim], unsure)})")
-    values = {
-        one.name: ex.read(scope, one.type, f"state[{literal(one.key)}]", unsure) for one in cls.fields
-    }
+    values = {one.name: ex.read(scope, one.type, f"state[{literal(one.key)}]", unsure) for one in cls.fields}
     return [*lines, *_construct(scope, cls, values)]
 
 
 def _from_path(dim: str, path: Path) -> list[str]:
     """`dim = <path>`, by way of a local where one line is too long."""
-    start, steps, lines = "state", list(path.steps), []
+    start, steps = "state", list(path.steps)
+    lines: list[str] = []
     while True:
         at = start + "".join(steps)
         line = f"    {local(dim)} = {solve(f'len({at})' if path.length else at, path.a, path.b)}"

@@ -47,4 +47,5 @@ def _leaf_bytes(leaf: Any) -> int:
         return 0
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
-    return math.prod(leaf.shape) * int(leaf.dtype.itemsize)
+    size: int = math.prod(leaf.shape) * leaf.dtype.itemsize
+    return size

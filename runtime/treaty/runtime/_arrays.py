@@ -12,15 +12,15 @@ from treaty.schema.dtypes import KEY_IMPLS
 _S = TypeVar("_S", bound=np.generic)
 _DType: TypeAlias = "np.dtype[Any]"
 Leaf: TypeAlias = Union[jax.Array, "np.ndarray[Any, np.dtype[Any]]"]
-Array0: TypeAlias = Union[jax.Array, np.ndarray[tuple[()], np.dtype[_S]]]
-Array1: TypeAlias = Union[jax.Array, np.ndarray[tuple[int], np.dtype[_S]]]
-Array2: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, int], np.dtype[_S]]]
-Array3: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, int, int], np.dtype[_S]]]
-Array4: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, int, int, int], np.dtype[_S]]]
-Array5: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, int, int, int, int], np.dtype[_S]]]
-ArrayN: TypeAlias = Union[jax.Array, np.ndarray[tuple[int, ...], np.dtype[_S]]]
+Array0: TypeAlias = jax.Array | np.ndarray[tuple[()], np.dtype[_S]]
+Array1: TypeAlias = jax.Array | np.ndarray[tuple[int], np.dtype[_S]]
+Array2: TypeAlias = jax.Array | np.ndarray[tuple[int, int], np.dtype[_S]]
+Array3: TypeAlias = jax.Array | np.ndarray[tuple[int, int, int], np.dtype[_S]]
+Array4: TypeAlias = jax.Array | np.ndarray[tuple[int, int, int, int], np.dtype[_S]]
+Array5: TypeAlias = jax.Array | np.ndarray[tuple[int, int, int, int, int], np.dtype[_S]]
+ArrayN: TypeAlias = jax.Array | np.ndarray[tuple[int, ...], np.dtype[_S]]
 
-_array_type: type | None = None  # of committed jax arrays, once one was seen: isinstance on jax.Array is slow
+_array_type: type[Any] | None = None  # of committed jax arrays, once one was seen: isinstance on jax.Array is slow
 _uint32 = np.dtype("uint32")
 
 
@@ -43,7 +43,7 @@ class KeyState(TypedDict):
 
 def is_array(value: object) -> bool:
     """Whether a value may stand in an array field: numpy, jax, traced, or abstract."""
-    return isinstance(value, (np.ndarray, np.generic, jax.ShapeDtypeStruct)) or isinstance(value, jax.Array)
+    return isinstance(value, (np.ndarray, np.generic, jax.ShapeDtypeStruct, jax.Array))
 
 
 def host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> "np.ndarray[Any, np.dtype[Any]]":
@@ -71,7 +71,7 @@ def collect(pending: list[Any]) -> Put:
 
     def put(leaf: Any, dtype: _DType, shape: tuple[int | None, ...], /) -> Any:
         if type(leaf) is array_type:
-            aval = leaf.aval  # one look-up for both: shape and dtype each cost as much through the array
+            aval: Any = leaf.aval  # one look-up for both: shape and dtype each cost as much through the array
             if aval.shape == shape and (aval.dtype is dtype or aval.dtype == dtype):
                 return leaf
         elif leaf.shape == shape and leaf.dtype == dtype:
@@ -135,7 +135,7 @@ def write_key(key: jax.Array) -> KeyState:
 
 
 def read_key(state: KeyState, put: Put, shape: tuple[int | None, ...], impl: str | None = None) -> jax.Array:
-    if not isinstance(state, dict) or len(state) != 2:
+    if type(state) is not dict or len(state) != 2:
         raise Mismatch
     found = state["impl"]
     if type(found) is not str or found not in KEY_IMPLS or (impl is not None and found != impl):

@@ -7,12 +7,13 @@ so they accept the same state dicts; a property test holds them to it.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import jax
 import numpy as np
 from attrs import frozen
 
+from treaty.runtime._arrays import Mismatch as Failed
 from treaty.runtime._arrays import is_array
 from treaty.runtime._errors import Mismatch, Path
+from treaty.runtime._scalars import CHECKS
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Dim, Int, definition_order, evaluate
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
@@ -20,15 +21,6 @@ from treaty.schema.sources import Each, Item, Present, Source, sources
 
 _Env = Mapping[str, int | None]
 _ABSENT: Final = object()
-_PYTHON: Final[Mapping[str, tuple[type, ...]]] = {
-    "int": (int,),
-    "float": (float, int),
-    "bool": (bool,),
-    "str": (str,),
-    "bytes": (bytes,),
-    "complex": (complex, float, int),
-    "none": (type(None),),
-}
 
 
 def explain(
@@ -47,7 +39,7 @@ class _Walker:
     schema: Schema
 
     def cls(self, cls: ir.Class, state: Any, given: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
-        if not isinstance(state, dict):
+        if state.__class__ is not dict:
             yield Mismatch(f"{_short(cls.id)} as a dict", _kind(state), path)
             return
         known = {field.key for field in cls.fields}
@@ -69,7 +61,7 @@ class _Walker:
         if isinstance(type, (ir.Array, ir.Key)):
             yield from _array(type, state, env, path, template)
         elif isinstance(type, ir.Scalar):
-            if state.__class__ not in _PYTHON[type.type]:
+            if not _passes(type.type, state):
                 yield Mismatch(type.type, _describe(state), path)
         elif isinstance(type, ir.NumpyScalar):
             if state.__class__ is not BY_NAME[type.dtype].numpy.type:
@@ -86,9 +78,7 @@ class _Walker:
         elif not isinstance(type, ir.Untyped):
             yield from self._container(type, state, env, path, template)
 
-    def _optional(
-        self, type: ir.Optional, state: Any, env: _Env, path: Path, template: Any
-    ) -> Iterator[Mismatch]:
+    def _optional(self, type: ir.Optional, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
         if template is not _ABSENT and (state is None) != (template is None):
             yield Mismatch(f"{_describe(template)} as in the template", _describe(state), path)
         elif state is not None:
@@ -102,7 +92,7 @@ class _Walker:
         path: Path,
         template: Any,
     ) -> Iterator[Mismatch]:
-        if not isinstance(state, dict):
+        if state.__class__ is not dict:
             yield Mismatch(f"{_container_name(type)} as a dict", _kind(state), path)
             return
         if isinstance(type, ir.Partial):
@@ -132,9 +122,7 @@ class _Walker:
                 expected = f"no such key in a {_container_name(type)}"
                 yield Mismatch(expected, _describe(state[key]), (*path, _as_key(key)))
 
-    def _environment(
-        self, cls: ir.Class, state: Any, given: _Env, path: Path
-    ) -> tuple[_Env, list[Mismatch]]:
+    def _environment(self, cls: ir.Class, state: Any, given: _Env, path: Path) -> tuple[_Env, list[Mismatch]]:
         """The dims of one instance: given from above, read from the data, or defined by a label."""
         env: dict[str, int | None] = {name: given.get(name) for name in cls.dims}
         wrong = []
@@ -148,11 +136,14 @@ class _Walker:
             if value is not None and env[name] is not None and env[name] != value:
                 wrong.append(Mismatch(f"{name}={value} by {name}={size}", f"{name}={env[name]}", path))
             env[name] = value
+        wrong += [
+            Mismatch(f"{name} of 0 or more", f"{name}={size}", path) for name, size in env.items() if (size or 0) < 0
+        ]
         return env, wrong
 
     def _find(self, cls: ir.Class, dim: str, state: Any) -> int | None:
         for source in sources(self.schema, cls, dim):
-            if isinstance(state, dict) and source.key in state:
+            if state.__class__ is dict and source.key in state:
                 size = self._follow(source, source.steps, state[source.key])
                 if size is not None:
                     return (size - source.b) // source.a
@@ -164,7 +155,7 @@ class _Walker:
             step, rest = steps[0], steps[1:]
             if isinstance(step, Present):
                 return None if state is None else self._follow(source, rest, state)
-            if not isinstance(state, dict):
+            if state.__class__ is not dict:
                 return None
             if isinstance(step, Item):
                 return self._follow(source, rest, state[step.key]) if step.key in state else None
@@ -174,9 +165,9 @@ class _Walker:
             cls, dim = self.schema[source.child[0]], source.child[1]
             return self._find(cls, dim, state)
         if source.axis is None:
-            return len(state) if isinstance(state, dict) else None
+            return len(state) if state.__class__ is dict else None
         if source.through_key:
-            state = state.get("data") if isinstance(state, dict) else None
+            state = state.get("data") if state.__class__ is dict else None
         return state.shape[source.axis] if is_array(state) and source.axis < len(state.shape) else None
 
 
@@ -185,8 +176,8 @@ def _array(type: ir.Array | ir.Key, state: Any, env: _Env, path: Path, template:
     array: Any = state
     suffix: tuple[int, ...] = ()
     if isinstance(type, ir.Key):
-        impl = state.get("impl") if isinstance(state, dict) else None
-        right_keys = isinstance(state, dict) and len(state) == 2 and "impl" in state and "data" in state
+        impl = state.get("impl") if state.__class__ is dict else None
+        right_keys = state.__class__ is dict and len(state) == 2 and "impl" in state and "data" in state
         if not right_keys or impl.__class__ is not str or impl not in KEY_IMPLS or type.impl not in (None, impl):
             got = f"key<{impl}>" if right_keys else _kind(state)
             yield Mismatch(f"{expected} as {{impl, data}}", got, path)
@@ -259,6 +250,14 @@ def _kind(value: Any) -> str:
     if is_array(value):
         return _describe(value)
     return str(value.__class__.__name__)
+
+
+def _passes(scalar: str, value: object) -> bool:
+    try:
+        CHECKS[scalar](value)
+    except Failed:
+        return False
+    return True
 
 
 def _is_key(kind: str, key: object) -> bool:

@@ -7,9 +7,12 @@ import linecache
 from collections.abc import Callable, Mapping
 from types import MemberDescriptorType
 from typing import Any
+from weakref import WeakSet
 
 import attrs
 from jax.tree_util import GetAttrKey, register_pytree_with_keys
+
+_registered: WeakSet[type] = WeakSet()
 
 
 def constructor(cls: type) -> Callable[..., Any]:
@@ -22,6 +25,9 @@ def constructor(cls: type) -> Callable[..., Any]:
 
 def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...]) -> None:
     """Make an attrs class a pytree; where it is one already (another module, the user's own), leave it."""
+    if cls in _registered:
+        return
+    _registered.add(cls)
     metadata = _tuple([f"obj.{name}" for name in static]) if static else "None"
     values = _tuple([f"obj.{name}" for name in children])
     pairs = _tuple([f"(key_{name}, obj.{name})" for name in children])
@@ -35,8 +41,9 @@ def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...
             _compile(cls, "unflatten", ["static", "children"], [*unpack, *_store(names)]),
             _compile(cls, "flatten", ["obj"], [f"return {values}, {metadata}"]),
         )
-    except ValueError:
-        pass
+    except ValueError as error:
+        if "Duplicate" not in str(error):
+            raise
 
 
 def _does_more(cls: type) -> bool:

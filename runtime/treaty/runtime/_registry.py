@@ -5,6 +5,7 @@ import importlib.util
 import sys
 import typing
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from attrs import frozen
@@ -16,7 +17,7 @@ from treaty.schema.modules import generated_name
 _T = TypeVar("_T")
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Codec(Generic[_T]):
     """The generated functions of one class."""
 
@@ -30,7 +31,7 @@ class Codec(Generic[_T]):
     sizes: tuple[str, ...]  # the dims that `abstract` needs
     unsized: str  # where no schema can say how many there are, so that `abstract` is None
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return self.schemas().at(self.id)
 

@@ -5,8 +5,8 @@ from typing import Any, Literal, TypeVar, overload
 
 from treaty.runtime import _template as templates
 from treaty.runtime._arrays import collect, keep_on_host, place_each, placed, transfer
-from treaty.runtime._errors import StateMismatchError
-from treaty.runtime._explain import explain
+from treaty.runtime._errors import Mismatch, StateMismatchError
+from treaty.runtime._explain import explain as walk
 from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
 from treaty.schema import TreatyError
 
@@ -64,9 +64,15 @@ def from_state_dict(
     return obj
 
 
-def build(
-    codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: Into | None = None
-) -> _T:
+def explain(target: Any, state: object, *, dims: Mapping[str, int] | None = None) -> tuple[Mismatch, ...]:
+    """Every mismatch that `from_state_dict` would raise, without building anything; () where all is well."""
+    if isinstance(target, type) or hasattr(target, "__origin__"):
+        return walk(codec_of_class(target).schema, state, dims)
+    codec = codec_of_instance(target)
+    return walk(codec.schema, state, dims, codec.write(target))
+
+
+def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: Into | None = None) -> _T:
     """Run a generated reader: check and list host arrays, transfer them at once, build."""
     if into not in (None, "numpy"):
         raise TreatyError(f'into={into!r}: expected "numpy" or None')
@@ -88,7 +94,7 @@ def build(
 def _error(
     codec: Codec[Any], state: Any, dims: Mapping[str, int | None], template: Any, cause: Exception | None
 ) -> Exception:
-    found = explain(codec.schema, state, dims) if template is None else explain(codec.schema, state, dims, template)
+    found = walk(codec.schema, state, dims) if template is None else walk(codec.schema, state, dims, template)
     if found or cause is None:
         return StateMismatchError(found)
     return cause

@@ -11,6 +11,7 @@ from treaty.schema import Schema, ir
 
 def same_shapes(obj: Any, template: Any) -> bool:
     """Whether two instances have one structure, equal static fields, and leaves of one shape."""
+    tree: Any  # PyTreeDef's stub lacks ==
     leaves, tree = jax.tree.flatten(obj)
     expected, expected_tree = jax.tree.flatten(template)
     return bool(tree == expected_tree) and all(
@@ -27,7 +28,7 @@ def fill_untyped(schema: Schema, state: Any, template: Any) -> Any:
 
 
 def _fill_class(schema: Schema, cls: ir.Class, state: Any, template: Any) -> Any:
-    if not isinstance(state, dict):
+    if state.__class__ is not dict:
         return state
     filled = dict(state)
     for field in cls.fields:
@@ -42,7 +43,7 @@ def _fill(schema: Schema, type: ir.Type, state: Any, template: Any) -> Any:
         return like_template(template, state)
     if isinstance(type, ir.Optional):
         return state if template is None else _fill(schema, type.item, state, template)
-    if not isinstance(state, Mapping):
+    if state.__class__ is not dict:
         return state
     if isinstance(type, ir.Node):
         return _fill_class(schema, schema[type.cls], state, template)

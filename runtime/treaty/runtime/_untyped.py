@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from treaty.runtime._registry import codec_of_instance
+from treaty.schema import TreatyError
 from treaty.schema._declare import version_of
 
 
 def write_untyped(value: Any) -> Any:
     """Containers in state-dict form; leaves as they are."""
     if isinstance(value, dict):
-        return {str(key): write_untyped(one) for key, one in value.items()}
+        state = {str(key): write_untyped(one) for key, one in value.items()}
+        if len(state) != len(value):
+            raise TreatyError(f"expected dict keys with different string forms, got {sorted(map(repr, value))[:8]}")
+        return state
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {name: write_untyped(getattr(value, name)) for name in value._fields}
     if isinstance(value, (list, tuple)):

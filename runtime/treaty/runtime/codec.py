@@ -51,6 +51,13 @@ from treaty.runtime._ml import uint1 as uint1
 from treaty.runtime._ml import uint2 as uint2
 from treaty.runtime._ml import uint4 as uint4
 from treaty.runtime._registry import Codec as Codec
+from treaty.runtime._scalars import binary as binary
+from treaty.runtime._scalars import boolean as boolean
+from treaty.runtime._scalars import complex_number as complex_number
+from treaty.runtime._scalars import floating as floating
+from treaty.runtime._scalars import integer as integer
+from treaty.runtime._scalars import none as none
+from treaty.runtime._scalars import text as text
 from treaty.runtime._state_dict import build as build
 from treaty.runtime._untyped import read_untyped as read_untyped
 from treaty.runtime._untyped import write_untyped as write_untyped
@@ -119,7 +126,7 @@ def indexed(items: Iterable[_T]) -> dict[str, _T]:
 
 def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
     """The items of a sequence in order."""
-    if not isinstance(state, dict) or (length is not None and len(state) != length):
+    if type(state) is not dict or (length is not None and len(state) != length):
         raise Mismatch
     count = len(state)
     if count > len(_index):
@@ -129,7 +136,7 @@ def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
 
 def entries(state: Mapping[str, _T], length: int | None = None) -> Mapping[str, _T]:
     """The entries of a dict with str keys."""
-    if not isinstance(state, dict) or (length is not None and len(state) != length):
+    if type(state) is not dict or (length is not None and len(state) != length):
         raise Mismatch
     for key in state:
         if type(key) is not str:
@@ -158,53 +165,18 @@ def maybe(
     return None if value is None else function(value, *args, **kwargs)
 
 
+def solve(size: int, a: int, b: int) -> int:
+    """The dim in size = a*dim + b."""
+    if size < b:
+        raise Mismatch
+    return (size - b) // a
+
+
 def defined(given: int | None, size: _N) -> _N:
     """A dim that a label defines (`d_ff=4*d_model`): a value from outside must agree."""
     if given is not None and size is not None and given != size:
         raise Mismatch
     return size
-
-
-def boolean(value: object) -> bool:
-    if type(value) is not bool:
-        raise Mismatch
-    return value
-
-
-def integer(value: object) -> int:
-    if type(value) is not int:
-        raise Mismatch
-    return value
-
-
-def floating(value: object) -> float:
-    """A float; an int stands for one, as in Python's own type system."""
-    if type(value) is float:
-        return value
-    if type(value) is not int:
-        raise Mismatch
-    return float(value)
-
-
-def complex_number(value: object) -> complex:
-    return value if type(value) is complex else complex(floating(value))
-
-
-def text(value: object) -> str:
-    if type(value) is not str:
-        raise Mismatch
-    return value
-
-
-def binary(value: object) -> bytes:
-    if type(value) is not bytes:
-        raise Mismatch
-    return value
-
-
-def none(value: object) -> None:
-    if value is not None:
-        raise Mismatch
 
 
 def numpy_scalar(value: object, cls: type[_S]) -> _S:

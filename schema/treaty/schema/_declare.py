@@ -57,9 +57,7 @@ def field(
 def state(cls: type[_T], /) -> type[_T]: ...
 @overload
 def state(*, version: int = 1) -> Callable[[type[_T]], type[_T]]: ...
-@dataclass_transform(
-    frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field, attrs.field)
-)
+@dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field, attrs.field))
 def state(cls: type[_T] | None = None, /, *, version: int = 1) -> type[_T] | Callable[[type[_T]], type[_T]]:
     """Declare a state class: attrs.frozen with slots, keyword-only, compared by identity.
 

@@ -45,7 +45,7 @@ def schema_of(cls: Any) -> ir.Schema:
     """The schema of a state class, a plain attrs class, a NamedTuple, a TypedDict, or a generic alias of one."""
     reader = Reader()
     root = reader.root(cls)
-    return ir.Schema(root, reader.classes())
+    return ir.Schema(root, reader.classes()).at(root)
 
 
 class Reader:
@@ -267,9 +267,7 @@ def _declared(cls: Any, kind: str) -> list[tuple[str, str, Any, str | None]]:
         return found
     if kind == "namedtuple":
         defaults = cls._field_defaults
-        return [
-            (name, name, FieldOptions(), _default(defaults.get(name, attrs.NOTHING))) for name in cls._fields
-        ]
+        return [(name, name, FieldOptions(), _default(defaults.get(name, attrs.NOTHING))) for name in cls._fields]
     optional = sorted(cls.__optional_keys__)
     if optional:
         raise SchemaError(f"{_Place(cls, optional[0])}: a key that may be absent; write it as X | None")

@@ -69,9 +69,7 @@ def _names(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> It
         yield from _names(part, dims, every)
 
 
-def _close(
-    type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str, place: str, problems: list[str]
-) -> ir.Type:
+def _close(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str, place: str, problems: list[str]) -> ir.Type:
     """Ties as marked become ties by name; a tie to a dim that the child lacks is a problem."""
     if isinstance(type, ir.Node):
         ties = dict(type.ties)
@@ -91,7 +89,8 @@ def _close(
     if isinstance(type, ir.Partial):
         args = _close(type.args, dims, every, place, problems)
         keywords = _close(type.keywords, dims, every, place, problems)
-        assert isinstance(args, ir.Tuple) and isinstance(keywords, ir.Node)
+        assert isinstance(args, ir.Tuple)
+        assert isinstance(keywords, ir.Node)
         return attrs.evolve(type, args=args, keywords=keywords)
     return type
 

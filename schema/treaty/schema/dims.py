@@ -91,7 +91,7 @@ def parse_dim(word: str) -> Dim:
 @lru_cache(maxsize=4096)
 def parse_expr(text: str) -> Expr:
     """A size: a name, an int, or names and ints with + - * // and parentheses."""
-    if text.isidentifier() and keyword.iskeyword(text):
+    if keyword.iskeyword(text) and text not in ("True", "False", "None"):
         return Name(text)  # `in` and `lambda` are good axis names, though not Python expressions
     try:
         tree = ast.parse(text, mode="eval").body

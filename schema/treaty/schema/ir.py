@@ -178,10 +178,9 @@ class Schema:
         return {cls.id: cls for cls in self.classes}
 
     def at(self, root: str) -> "Schema":
-        """The schema of one of the classes: that class and what it reaches."""
+        """The schema of one of the classes: that class first, then what it reaches, in field order."""
         reached = {root: None}
-        for id in iter(list(reached)):
-            self._reach(id, reached)
+        self._reach(root, reached)
         return Schema(root, tuple(self[id] for id in reached))
 
     def _reach(self, id: str, reached: dict[str, None]) -> None:

@@ -1,0 +1,59 @@
+"""Python values: the check of one value each. Generated code and `explain` both use these, so they cannot differ."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from treaty.runtime._arrays import Mismatch
+
+
+def boolean(value: object) -> bool:
+    if type(value) is not bool:
+        raise Mismatch
+    return value
+
+
+def integer(value: object) -> int:
+    if type(value) is not int:
+        raise Mismatch
+    return value
+
+
+def floating(value: object) -> float:
+    """A float; an int that a float holds exactly stands for one, as in Python's own type system."""
+    if type(value) is float:
+        return value
+    if type(value) is not int or abs(value) >= 1 << 1023 or float(value) != value:
+        raise Mismatch
+    return float(value)
+
+
+def complex_number(value: object) -> complex:
+    return value if type(value) is complex else complex(floating(value))
+
+
+def text(value: object) -> str:
+    if type(value) is not str:
+        raise Mismatch
+    return value
+
+
+def binary(value: object) -> bytes:
+    if type(value) is not bytes:
+        raise Mismatch
+    return value
+
+
+def none(value: object) -> None:
+    if value is not None:
+        raise Mismatch
+
+
+CHECKS: Final[Mapping[str, Callable[[object], object]]] = {
+    "bool": boolean,
+    "int": integer,
+    "float": floating,
+    "complex": complex_number,
+    "str": text,
+    "bytes": binary,
+    "none": none,
+}

@@ -1,0 +1,15 @@
+"""Settings for all tests: JAX on eight CPU devices, and hypothesis that gives the same examples every time."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+from hypothesis import HealthCheck, settings
+
+# No deadline: a busy machine is not a bug. Derandomised: a suite that gates a change must not flake.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.register_profile("explore", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
