@@ -2,23 +2,30 @@
 
 from typing import Any
 
+import attrs
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 from jax.tree_util import Partial
+from jaxtyping import Float32, Float64
 
 from tests.schema import declared
 from tests.schema.declared import Adam, Block, Everything, Linear, Mode, Moments, Tree, everything, linear
 from treaty.generator import load
-from treaty.runtime import CodecError, StateMismatchError, explain, from_state_dict, to_state_dict
-from treaty.schema import TreatyError
+from treaty.runtime import CodecError, StateMismatchError, codec, explain, from_state_dict, to_state_dict
+from treaty.schema import TreatyError, field, state
 
 load(Everything)
 
 
+def structure(tree: Any) -> Any:
+    return jax.tree.structure(tree)
+
+
 def leaves_equal(one: Any, other: Any) -> bool:
-    return jax.tree.structure(one) == jax.tree.structure(other) and all(
+    return structure(one) == structure(other) and all(
         type(a) is type(b) and np.array_equal(_bits(a), _bits(b))
         for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     )
@@ -95,10 +102,10 @@ def test_host_arrays_go_to_the_device_where_the_field_says_so() -> None:
 def test_into_numpy_keeps_every_array_on_the_host() -> None:
     value = linear(2, 3)
     restored = from_state_dict(Linear, to_state_dict(value), into="numpy")
-    assert type(restored.kernel) is np.ndarray
+    assert isinstance(restored.kernel, np.ndarray)
     assert np.array_equal(restored.kernel, value.kernel)
     with pytest.raises(TreatyError, match="into='device': expected"):
-        from_state_dict(Linear, {}, into="device")  # type: ignore[call-overload]
+        from_state_dict(Linear, {}, into="device")
 
 
 def test_device_arrays_come_to_the_host_where_the_field_says_numpy() -> None:
@@ -117,9 +124,9 @@ def test_numpy_scalars_stand_for_arrays_of_rank_zero() -> None:
 def test_the_callers_dict_stays_as_it_was() -> None:
     value = everything()
     state = to_state_dict(value)
-    before = jax.tree.structure(state)
+    before = structure(state)
     from_state_dict(value, state)
-    assert jax.tree.structure(state) == before
+    assert structure(state) == before
 
 
 def test_works_under_tracing_and_on_abstract_values() -> None:
@@ -134,8 +141,6 @@ def test_works_under_tracing_and_on_abstract_values() -> None:
 def test_typed_keys_are_kept_under_eval_shape() -> None:
     value = everything()
     shapes = jax.eval_shape(lambda: value.rng)
-    from treaty.runtime import codec
-
     state = codec.write_key(shapes)
     assert state["impl"] == "threefry2x32"
     assert state["data"].shape == (2, 2)
@@ -169,7 +174,9 @@ def test_a_template_compares_static_fields_lengths_and_presence() -> None:
 def test_dims_given_from_outside_must_agree() -> None:
     state = to_state_dict(linear(2, 3))
     assert from_state_dict(Linear, state, dims={"d_in": 2}).kernel.shape == (2, 3)
-    with pytest.raises(StateMismatchError, match=r"expected float32\[d_in=5, d_out=3\], got float32\[2, 3\] at \$.kernel"):
+    with pytest.raises(
+        StateMismatchError, match=r"expected float32\[d_in=5, d_out=3\], got float32\[2, 3\] at \$.kernel"
+    ):
         from_state_dict(Linear, state, dims={"d_in": 5})
     with pytest.raises(TreatyError, match="has no dim 'd'; its dims: d_in, d_out"):
         from_state_dict(Linear, state, dims={"d": 5})
@@ -193,11 +200,6 @@ def test_float64_is_not_narrowed_in_silence() -> None:
 
 
 def declared_wide() -> Any:
-    from jax import Array
-    from jaxtyping import Float64
-
-    from treaty.schema import state
-
     @state
     class Wide:
         x: Float64[Array, "d"]
@@ -206,12 +208,6 @@ def declared_wide() -> Any:
 
 
 def test_validators_run_on_restore_and_see_device_arrays() -> None:
-    import attrs
-    from jax import Array
-    from jaxtyping import Float32
-
-    from treaty.schema import field, state
-
     @state
     class Checked:
         x: Float32[Array, "d"] = field(validator=attrs.validators.instance_of(Array))
@@ -237,8 +233,8 @@ def test_recursion_goes_as_deep_as_python_and_then_says_so() -> None:
 
 
 def test_a_partial_of_another_function_is_not_stored() -> None:
-    import attrs
-
-    value = attrs.evolve(everything(), call=Partial(max, jnp.ones(2), by=jnp.float32(1)))
-    with pytest.raises(StateMismatchError, match="expected a Partial of .*scaled.*, got one of .*max"):
+    value: Any = everything()
+    make: Any = Partial
+    value = attrs.evolve(value, call=make(max, jnp.ones(2), by=jnp.float32(1)))
+    with pytest.raises(StateMismatchError, match=r"expected a Partial of .*scaled.*, got one of .*max"):
         to_state_dict(value)

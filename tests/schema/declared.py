@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any, Generic, NamedTuple, Optional, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import attrs
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -61,7 +62,7 @@ class Plain:
 @state
 class Tree:
     value: Float32[Array, "d"]
-    left: Annotated[Optional[Tree], Dims(...)] = None
+    left: Annotated[Tree | None, Dims(...)] = None
     kids: tuple[Tree, ...] = ()
 
 
@@ -128,8 +129,7 @@ def block(d_model: int) -> Block:
 
 def everything() -> Everything:
     """A small valid instance: vocab 5, d_model 2, n_layers 3."""
-    import jax
-
+    make: Any = Partial  # untyped in jax
     vector = jnp.arange(2, dtype=jnp.float32)
     return Everything(
         step=jnp.int32(7),
@@ -150,7 +150,7 @@ def everything() -> Everything:
         table={"a": jnp.ones(2), "b.c/d": jnp.zeros(2)},
         slots={-1: np.array(3, np.int32), 10: np.array(4, np.int32)},
         maybe=None,
-        call=Partial(scaled, vector, by=jnp.float32(2)),
+        call=make(scaled, vector, by=jnp.float32(2)),
         anything={"x": [jnp.ones(1), (1, 2)], "y": None},
         more=3,
         mask=jnp.ones(2, bool),

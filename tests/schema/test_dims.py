@@ -60,7 +60,10 @@ def test_constants_are_folded() -> None:
         ("#d", "dim '#d': a leaf has one shape: broadcasting axes cannot be stored"),
         ("?d", "dim '?d': tree-dependent axes cannot be stored: give the axis a plain name"),
         ("d?", "dim 'd?': expected a name, an int, or an expression of them with + - * // and parentheses"),
-        ("d_in,d_out", "dim 'd_in,d_out': expected a name, an int, or an expression of them with + - * // and parentheses"),
+        (
+            "d_in,d_out",
+            "dim 'd_in,d_out': expected a name, an int, or an expression of them with + - * // and parentheses",
+        ),
         ("d/2", "dim 'd/2': expected a name, an int, or an expression of them with + - * // and parentheses"),
         ("f(x)", "dim 'f(x)': expected a name, an int, or an expression of them with + - * // and parentheses"),
         ("2.5", "dim '2.5': expected a name, an int, or an expression of them with + - * // and parentheses"),

@@ -114,9 +114,6 @@ def test_digests_are_the_same_in_every_process() -> None:
     assert schema_of(Base).digest == "sha256:4de8c32b9c7cce8ee85abe8b35cd88107befc678d6b3517de62025b9fb0e2ffa"
 
 
-
-
-
 def test_a_schema_holds_only_what_its_root_reaches() -> None:
     schema = schema_of(declared.Everything).at(f"{declared.__name__}:Block")
     assert [cls.qualname for cls in schema.classes] == ["Block", "Linear"]

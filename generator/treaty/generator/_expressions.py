@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from treaty.generator._dims_plan import size_text
-from treaty.generator._layout import Call, Comprehension, Expression, Keyword, Text
+from treaty.generator._layout import Call, Comprehension, Expression, Keyword, OrNone, Text
 from treaty.generator._module_scope import ModuleScope
 from treaty.generator._names import literal, local, loop_variable
+from treaty.generator._sizes import left_out
 from treaty.schema import ir
-from treaty.schema.dims import Expr, Name, linear, names, render
+from treaty.schema.dims import Name, render
 from treaty.schema.dtypes import BY_NAME
 
 _READ_SCALAR: Final[Mapping[str, str]] = {
@@ -52,7 +53,10 @@ def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Express
     if isinstance(type, ir.Dict):
         k = x.replace("x", "k")
         key = f"{k}: " if type.key == "str" else f"str({k}): "
-        return Comprehension(write(scope, type.value, x, depth + 1), f"{k}, {x}", Text(f"{at}.items()"), "{}", key)
+        value = write(scope, type.value, x, depth + 1)
+        if str(value) == x and type.key == "str":
+            return Call("dict", (Text(at),))
+        return Comprehension(value, f"{k}, {x}", Text(f"{at}.items()"), "{}", key)
     return Text(at)
 
 
@@ -60,10 +64,10 @@ def read(scope: ModuleScope, type: ir.Type, at: str, unsure: frozenset[str], dep
     """The value made from the state that `at` names, checked."""
     if isinstance(type, ir.Array):
         function = "_codec.host" if type.host else "put"
-        return Call(function, (Text(at), Text(scope.use_dtype(type.dtype)), _shape(type, at, unsure)))
+        return Call(function, (Text(at), Text(scope.use_dtype(type.dtype)), _shape(type, unsure)))
     if isinstance(type, ir.Key):
         impl = (Text(literal(type.impl)),) if type.impl else ()
-        return Call("_codec.read_key", (Text(at), Text("put"), _shape(type, f'{at}["data"]', unsure), *impl))
+        return Call("_codec.read_key", (Text(at), Text("put"), _shape(type, unsure), *impl))
     if isinstance(type, ir.Scalar):
         return Call(f"_codec.{_READ_SCALAR[type.type]}", (Text(at),))
     if isinstance(type, ir.NumpyScalar):
@@ -95,7 +99,7 @@ def _read_many(
     return Comprehension(value, f"{k}, {x}", Text(f"{entries}.items()"), "{}", f"{k}: ")
 
 
-def abstract(scope: ModuleScope, type: ir.Type, default: str | None = None) -> Expression:
+def abstract(scope: ModuleScope, owner: str, type: ir.Type, default: str | None = None) -> Expression:
     """A value of the type without contents; the caller knows that the type is not unsized."""
     if isinstance(type, ir.Array):
         function = "_codec.abstract_host" if type.host else "_codec.abstract"
@@ -113,7 +117,7 @@ def abstract(scope: ModuleScope, type: ir.Type, default: str | None = None) -> E
         chosen = default.rpartition(".")[2] if default and default.startswith(type.symbol) else type.members[0]
         return Text(f"{scope.symbol(type.symbol)}.{chosen}")
     if isinstance(type, ir.Optional):
-        return Text("None") if why_unsized(scope, type.item, ()) else abstract(scope, type.item)
+        return Text("None") if left_out(scope.schema, owner, type.item) else abstract(scope, owner, type.item)
     if isinstance(type, ir.Node):
         ties = dict(type.ties)
         given = [(name, ties.get(name, Name(name))) for name in scope.sizes[type.cls]]
@@ -121,18 +125,8 @@ def abstract(scope: ModuleScope, type: ir.Type, default: str | None = None) -> E
         return Call(scope.function(type.cls, "abstract"), tuple(keywords))
     assert isinstance(type, ir.Sequence)
     assert type.length is not None
-    many = Comprehension(abstract(scope, type.item), "_", Text(f"range({render(type.length, local)})"))
+    many = Comprehension(abstract(scope, owner, type.item), "_", Text(f"range({render(type.length, local)})"))
     return Call("tuple", (many,)) if type.immutable else many
-
-
-def why_unsized(scope: ModuleScope, type: ir.Type, path: tuple[str, ...]) -> str:
-    """Where a type has an open number of items, as a path; "" where it has none."""
-    if isinstance(type, ir.Node):
-        below = scope.unsized.get(type.cls, "")
-        return "".join(path) + below if below else ""
-    if isinstance(type, ir.Sequence) and type.length is not None:
-        return why_unsized(scope, type.item, (*path, "[0]"))
-    return "".join(path) if isinstance(type, (ir.Sequence, ir.Dict, ir.Untyped)) else ""
 
 
 def state_type(scope: ModuleScope, type: ir.Type) -> str:
@@ -209,16 +203,8 @@ def _state_dtype(dtype: str) -> str:
     return numpy_class(dtype).replace("_ml_dtypes.", "_codec.")
 
 
-def _shape(type: ir.Array | ir.Key, at: str, unsure: frozenset[str]) -> Expression:
-    shape = _tuple([size_text(dim.size, unsure) for dim in type.dims])
-    if any(_unknowable(dim.size, unsure) for dim in type.dims):
-        return Call("_codec.fit", (Text(at), shape))
-    return shape
-
-
-def _unknowable(size: Expr, unsure: frozenset[str]) -> bool:
-    """Whether the size may stay open even where the array is there: not solvable, and a name may be None."""
-    return linear(size) is None and any(name in unsure for name in names(size))
+def _shape(type: ir.Array | ir.Key, unsure: frozenset[str]) -> Expression:
+    return _tuple([size_text(dim.size, unsure) for dim in type.dims])
 
 
 def _tuple(sizes: list[str]) -> Expression:
@@ -228,7 +214,7 @@ def _tuple(sizes: list[str]) -> Expression:
 def _optional(inner: Expression, at: str) -> Expression:
     if isinstance(inner, Call) and inner.args and str(inner.args[0]) == at:
         return Call("_codec.maybe", (Text(inner.head), *inner.args))
-    return inner if str(inner) == at else Text(f"None if {at} is None else {inner}")
+    return inner if str(inner) == at else OrNone(at, inner)
 
 
 def _literal_default(default: str | None) -> str | None:

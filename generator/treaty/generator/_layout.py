@@ -54,7 +54,18 @@ class Comprehension:
         return f"{self.brackets[0]}{self.key}{self.item} for {self.names} in {self.items}{self.brackets[1]}"
 
 
-Expression = Text | Call | Keyword | Comprehension
+@frozen
+class OrNone:
+    """`None if at is None else value`."""
+
+    at: str
+    value: "Expression"
+
+    def __str__(self) -> str:
+        return f"None if {self.at} is None else {self.value}"
+
+
+Expression = Text | Call | Keyword | Comprehension | OrNone
 
 
 def lay_out(before: str, expression: Expression, after: str, indent: int) -> list[str]:
@@ -71,8 +82,9 @@ def _explode(before: str, expression: Expression, after: str, indent: int) -> It
         yield from _explode(f"{before}{expression.name}=", expression.value, after, indent)
     elif isinstance(expression, Call) and expression.args:
         yield f"{pad}{before}{expression.head}{expression.brackets[0]}"
+        alone = not expression.head and len(expression.args) == 1  # a comma does not keep a tuple of one open
         for arg in expression.args:
-            yield from lay_out("", arg, ",", indent + 4)
+            yield from (_explode if alone else lay_out)("", arg, ",", indent + 4)
         yield f"{pad}{expression.brackets[1]}{after}"
     elif isinstance(expression, Comprehension):
         yield f"{pad}{before}{expression.brackets[0]}"
@@ -80,5 +92,9 @@ def _explode(before: str, expression: Expression, after: str, indent: int) -> It
         yield from _explode(expression.key, expression.item, "", indent + 4)
         yield from lay_out(f"for {expression.names} in ", expression.items, "", indent + 4)
         yield f"{pad}{expression.brackets[1]}{after}"
+    elif isinstance(expression, OrNone):
+        yield f"{pad}{before}None"
+        yield f"{pad}if {expression.at} is None"
+        yield from _explode("else ", expression.value, after, indent)
     else:
         yield f"{pad}{before}{expression}{after}"

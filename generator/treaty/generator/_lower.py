@@ -28,9 +28,7 @@ class _Lowering:
             fields = [self._field(str(index), item, place) for index, item in enumerate(type.items)]
             return self._record("builtins:tuple", "tuple", fields, place)
         if isinstance(type, ir.Partial):
-            keywords = attrs.evolve(self.schema[type.keywords.cls], kind="keywords")
             fields = [self._field("args", type.args, place), ir.Field("keywords", "keywords", "", type.keywords)]
-            self.classes[keywords.id] = keywords
             return self._record(type.func, "partial", fields, place)
         if isinstance(type, (ir.Sequence, ir.Optional)):
             return attrs.evolve(type, item=self.type(type.item, place))

@@ -44,7 +44,7 @@ class Record:
     write_signature: list[str]
     write: list[str]
     peeks: list[Peek]
-    new: str  # the constructor's line, for attrs classes
+    new: list[str]  # the constructor, for attrs classes
     read_signature: list[str]
     read: list[str]
     registered: bool
@@ -100,7 +100,7 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
         write_signature=_signature(f"{stem}_to_state_dict", [f"obj: {object_type}"], state_name),
         write=_write(scope, cls),
         peeks=_peeks(scope, cls, stem, state_name),
-        new=f"{stem}_new = _codec.constructor({object_type})" if cls.kind in ("state", "attrs") else "",
+        new=_new(stem, object_type) if cls.kind in ("state", "attrs") else [],
         read_signature=_signature(f"{stem}_read", [f"state: {state_name}", "put: _codec.Put", *dims], object_type),
         read=_read(scope, cls),
         registered=registered,
@@ -116,6 +116,10 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
 
 def _signature(name: str, parameters: list[str], returns: str) -> list[str]:
     return lay_out("", Call(f"def {name}", tuple(map(Text, parameters))), f" -> {returns}:", 0)
+
+
+def _new(stem: str, object_type: str) -> list[str]:
+    return lay_out(f"{stem}_new = ", Call("_codec.constructor", (Text(object_type),)), "", 0)
 
 
 def _write(scope: ModuleScope, cls: ir.Class) -> list[str]:
@@ -145,7 +149,10 @@ def _peeks(scope: ModuleScope, cls: ir.Class, stem: str, state_name: str) -> lis
 def _read(scope: ModuleScope, cls: ir.Class) -> list[str]:
     unsure = scope.unsure[cls.id]
     defined = dict(cls.definitions)
-    lines = [f"if type(state) is not dict or len(state) != {len(cls.fields)}:", "    raise _codec.Mismatch"]
+    count = len(cls.fields)
+    lines = [f"if type(state) is not dict or len(state) != {count}:", "    raise _codec.Mismatch"]
+    if not count:
+        lines = ["_codec.empty(state)"]
     for dim in cls.dims:
         if dim not in defined:
             path = sure_path(scope.schema, cls, dim)
@@ -163,9 +170,12 @@ def _from_path(dim: str, path: Path) -> list[str]:
     lines: list[str] = []
     while True:
         at = start + "".join(steps)
-        line = f"    {local(dim)} = {solve(f'len({at})' if path.length else at, path.a, path.b)}"
-        if len(line) + 4 <= WIDTH or len(steps) <= 2:
+        size = f"len({at})" if path.length else at
+        line = f"    {local(dim)} = {solve(size, path.a, path.b)}"
+        if len(line) + 4 <= WIDTH:
             return [*lines, line]
+        if len(steps) <= 2:
+            return [*lines, f"    size = {size}", f"    {local(dim)} = {solve('size', path.a, path.b)}"]
         taken = steps.pop(0)
         while len(steps) > 2 and len(f"{start}{taken}{steps[0]}") + 20 <= WIDTH:
             taken += steps.pop(0)
@@ -176,7 +186,7 @@ def _from_path(dim: str, path: Path) -> list[str]:
 def _construct(scope: ModuleScope, cls: ir.Class, values: Mapping[str, Expression]) -> list[str]:
     """`return Cls(a=..., b=...)` in the form that the kind of class wants."""
     if cls.kind == "tuple":
-        return _exploded("return (", list(values.values()), ")")
+        return _exploded("return (", list(values.values()), ")") if len(values) != 1 else _alone(*values.values())
     if cls.kind == "partial":
         args = [Text(scope.symbol(cls.symbol)), values["args"], values["keywords"]]
         return _exploded("return _codec.partial(", args, ")")
@@ -201,7 +211,7 @@ def _abstract(scope: ModuleScope, cls: ir.Class) -> list[str]:
         for dim in definition_order(defined)
         if any(dim in names(size) for size in ir.sizes(cls))
     ]
-    values = {one.name: ex.abstract(scope, one.type, one.default) for one in cls.fields}
+    values = {one.name: ex.abstract(scope, cls.id, one.type, one.default) for one in cls.fields}
     if cls.kind in ("state", "attrs"):
         named: list[Expression] = [Keyword(name, value) for name, value in values.items()]
         return [*lines, *_exploded("return _codec.blank(", [Text(scope.symbol(cls.symbol)), *named], ")")]
@@ -234,6 +244,10 @@ def _exploded(head: str, args: list[Expression], tail: str) -> list[str]:
     if not args:
         return [f"{head}{tail}"]
     return [head, *(line[4:] for arg in args for line in lay_out("", arg, ",", 8)), tail]
+
+
+def _alone(value: Expression) -> list[str]:
+    return [line[4:] for line in lay_out("return ", Call("", (value,)), "", 4)]
 
 
 def _entries(values: Mapping[str, Expression]) -> list[str]:

@@ -29,7 +29,7 @@ class Mismatch(Exception):
 
 
 class Put(Protocol):
-    """Checks one array leaf and says what the field will hold."""
+    """Checks one array leaf and says what the field will hold; a size of None is open."""
 
     def __call__(self, leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array: ...
 
@@ -46,9 +46,19 @@ def is_array(value: object) -> bool:
     return isinstance(value, (np.ndarray, np.generic, jax.ShapeDtypeStruct, jax.Array))
 
 
+def _checked(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...]) -> bool:
+    """Whether shape and dtype are right. None is a size that nothing determines: any will do."""
+    if leaf.dtype is not dtype and leaf.dtype != dtype:
+        return False
+    if leaf.shape == shape:
+        return True
+    pairs = zip(leaf.shape, shape, strict=False)
+    return None in shape and len(leaf.shape) == len(shape) and all(want in (None, size) for size, want in pairs)
+
+
 def host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> "np.ndarray[Any, np.dtype[Any]]":
     """Check a leaf and return it as numpy; traced and abstract leaves stay what they are."""
-    if leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+    if not _checked(leaf, dtype, shape):
         raise Mismatch
     if type(leaf) is np.ndarray:
         return leaf
@@ -74,9 +84,9 @@ def collect(pending: list[Any]) -> Put:
             aval: Any = leaf.aval  # one look-up for both: shape and dtype each cost as much through the array
             if aval.shape == shape and (aval.dtype is dtype or aval.dtype == dtype):
                 return leaf
-        elif leaf.shape == shape and leaf.dtype == dtype:
-            return _first_sight(leaf, pending)
-        raise Mismatch
+        if not _checked(leaf, dtype, shape):
+            raise Mismatch
+        return _first_sight(leaf, pending)
 
     return cast(Put, put)
 
@@ -118,13 +128,6 @@ def transfer(pending: Sequence[Any]) -> list[jax.Array]:
             )
     arrays: list[jax.Array] = jax.device_put([np.asarray(leaf) for leaf in pending])
     return arrays
-
-
-def fit(leaf: Leaf, shape: tuple[int | None, ...]) -> tuple[int, ...]:
-    """`shape` with the sizes that nothing determines taken from the leaf."""
-    if len(leaf.shape) != len(shape):
-        raise Mismatch
-    return tuple(size if want is None else want for want, size in zip(shape, leaf.shape, strict=True))
 
 
 def write_key(key: jax.Array) -> KeyState:

@@ -1,9 +1,11 @@
 """Python values: the check of one value each. Generated code and `explain` both use these, so they cannot differ."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from treaty.runtime._arrays import Mismatch
+
+_T = TypeVar("_T")
 
 
 def boolean(value: object) -> bool:
@@ -43,9 +45,10 @@ def binary(value: object) -> bytes:
     return value
 
 
-def none(value: object) -> None:
+def none(value: _T) -> _T:
     if value is not None:
         raise Mismatch
+    return value
 
 
 CHECKS: Final[Mapping[str, Callable[[object], object]]] = {

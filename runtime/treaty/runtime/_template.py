@@ -33,7 +33,7 @@ def _fill_class(schema: Schema, cls: ir.Class, state: Any, template: Any) -> Any
     filled = dict(state)
     for field in cls.fields:
         if field.key in filled:
-            below = template[field.name] if cls.kind == "typeddict" else getattr(template, field.name)
+            below = template[field.name] if cls.kind in ("typeddict", "keywords") else getattr(template, field.name)
             filled[field.key] = _fill(schema, field.type, filled[field.key], below)
     return filled
 

@@ -26,7 +26,6 @@ from treaty.runtime._arrays import ArrayN as ArrayN
 from treaty.runtime._arrays import KeyState as KeyState
 from treaty.runtime._arrays import Mismatch as Mismatch
 from treaty.runtime._arrays import Put as Put
-from treaty.runtime._arrays import fit as fit
 from treaty.runtime._arrays import host as host
 from treaty.runtime._arrays import key_dtype
 from treaty.runtime._arrays import read_key as read_key
@@ -124,6 +123,12 @@ def indexed(items: Iterable[_T]) -> dict[str, _T]:
     return dict(zip(_index, values, strict=False))
 
 
+def empty(state: object) -> None:
+    """Check the state of something without fields."""
+    if type(state) is not dict or state:
+        raise Mismatch
+
+
 def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
     """The items of a sequence in order."""
     if type(state) is not dict or (length is not None and len(state) != length):
@@ -159,7 +164,7 @@ def int_entries(state: Mapping[str, _T], length: int | None = None) -> dict[int,
 
 
 def maybe(
-    function: Callable[Concatenate[_T, _P], _R], value: _T | None, *args: _P.args, **kwargs: _P.kwargs
+    function: Callable[Concatenate[Any, _P], _R], value: object, *args: _P.args, **kwargs: _P.kwargs
 ) -> _R | None:
     """`function(value, ...)`, or None for None."""
     return None if value is None else function(value, *args, **kwargs)

@@ -96,6 +96,9 @@ class Dims:
     ties: Mapping[str, Expr]
 
     def __init__(self, /, *same: "str | EllipsisType", **tied: "str | int") -> None:
+        for name in same:
+            if name is not Ellipsis and not isinstance(name, str):
+                raise SchemaError(f"Dims({name!r}): expected a dim name or ...")
         self.every = Ellipsis in same
         self.ties = {name: _size(f"Dims({name!r})", name) for name in same if isinstance(name, str)}
         self.ties |= {name: _size(f"Dims({name}={size!r})", size) for name, size in tied.items()}

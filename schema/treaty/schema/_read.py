@@ -6,7 +6,6 @@ Classes are read first, with ties as written; dims are settled after, when every
 import dataclasses
 import enum
 import inspect
-import keyword
 import os
 import sys
 import types
@@ -102,7 +101,7 @@ class Reader:
             try:
                 if name not in hints:
                     raise SchemaError(f"no annotation; write {name}: Float32[Array, 'd'] or another type")
-                _check_name(name, alias, kind)
+                _check_name(name, kind)
                 key = name if options.key is None else options.key
                 if key in keys:
                     raise SchemaError(f"key {key!r} is already the key of {keys[key]}; keys must differ")
@@ -208,7 +207,7 @@ class Reader:
         if not callable(func):
             raise SchemaError(f"Partial: func={func!r} is not a function; {_WRITE_PARTIAL}")
         args = tuple(self._type(arg, scope, place) for arg in given.types.get("args", ()))
-        keywords = self._inline("builtins:dict", "typeddict", given.types.get("keywords", {}), scope, place)
+        keywords = self._inline("builtins:dict", "keywords", given.types.get("keywords", {}), scope, place)
         return ir.Partial(self._symbol(func), ir.Tuple(args), keywords)
 
     def _inline(
@@ -286,12 +285,10 @@ def _default(value: Any) -> str | None:
     return f"value:{type(value).__qualname__}"
 
 
-def _check_name(name: str, alias: str, kind: str) -> None:
+def _check_name(name: str, kind: str) -> None:
+    """attrs and NamedTuple refuse keywords themselves; type checkers and attrs disagree on how `_x` is passed."""
     if kind == "state" and name.startswith("_"):
-        # Type checkers and attrs disagree on the constructor's name for it.
         raise SchemaError(f"{name!r} starts with an underscore; rename it and write field(key={name!r})")
-    if kind != "typeddict" and (keyword.iskeyword(name) or keyword.iskeyword(alias) or not name.isidentifier()):
-        raise SchemaError(f"{name!r} cannot be an attribute in Python; rename it and write field(key={name!r})")
 
 
 def _check_static(type: ir.Type) -> None:
@@ -316,7 +313,8 @@ def _array(annotation: Any) -> ir.Type:
         return ir.Key(dims)
     spelled = [name for name in names if name in dtypes.BY_NAME] if isinstance(names, (tuple, list)) else []
     if len(spelled) != 1:
-        raise SchemaError(f"{annotation.__name__}: a stored array has one dtype; write Float32[...], BFloat16[...], …")
+        name = annotation.__name__.partition("[")[0]
+        raise SchemaError(f"{name}[...]: a stored array has one dtype; write Float32[...], BFloat16[...], …")
     return _array_of(annotation.array_type, spelled[0], dims)
 
 
@@ -452,7 +450,9 @@ def _relative(file: str) -> str:
 
 
 def _show(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) and not typing.get_args(annotation) else str(annotation)
+    if isinstance(annotation, type) and not typing.get_args(annotation):
+        return annotation.__name__.rpartition(".")[2]  # jax.Array's name has its module in it
+    return str(annotation)
 
 
 def _refuse(annotation: Any) -> str:

@@ -6,7 +6,7 @@ import attrs
 
 from treaty.schema import ir
 from treaty.schema._errors import SchemaError
-from treaty.schema.dims import Expr, Int, Name, names
+from treaty.schema.dims import Expr, Name, names
 from treaty.schema.sources import sources
 
 
@@ -25,6 +25,7 @@ def settle(raw: Mapping[str, ir.Class], every: str) -> tuple[ir.Class, ...]:
         classes[id] = attrs.evolve(cls, fields=tuple(fields), dims=dims[id], definitions=definitions, args=args)
     if not problems:
         schema = ir.Schema("", tuple(classes.values()))
+        problems += _endless(schema)
         for cls in classes.values():
             for dim in cls.dims:
                 if not sources(schema, cls, dim):
@@ -107,9 +108,47 @@ def _definitions(cls: ir.Class, problems: list[str]) -> tuple[tuple[str, Expr], 
                     problems.append(
                         f"{cls.qualname}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
                     )
-                if not isinstance(dim.size, Int) and dim.label in names(dim.size):
-                    problems.append(f"{cls.qualname}.{field.name}: dim {dim}: {dim.label} is defined by itself")
+    for label, size in found.items():
+        if label in _reached(size, found):
+            problems.append(f"{cls.qualname}: dim {label}={size}: {label} is defined by itself")
     return tuple(sorted(found.items()))
+
+
+def _reached(size: Expr, defined: Mapping[str, Expr]) -> set[str]:
+    """Every name that a size depends on, through definitions."""
+    reached: set[str] = set()
+    pending = list(names(size))
+    while pending:
+        name = pending.pop()
+        if name not in reached:
+            reached.add(name)
+            pending += names(defined[name]) if name in defined else []
+    return reached
+
+
+def _endless(schema: ir.Schema) -> Iterator[str]:
+    """Classes that cannot be built because every instance needs another one first."""
+    needs = {
+        cls.id: {node.cls: field.name for field in cls.fields for node in _needed(field.type)} for cls in schema.classes
+    }
+    for cls in schema.classes:
+        for child, name in needs[cls.id].items():
+            reached, pending = set(), [child]
+            while pending:
+                one = pending.pop()
+                if one not in reached:
+                    reached.add(one)
+                    pending += needs[one]
+            if cls.id in reached:
+                yield f"{cls.qualname}.{name}: {cls.qualname} contains itself; break the circle with X | None or list[X]"
+
+
+def _needed(type: ir.Type) -> Iterator[ir.Node]:
+    if isinstance(type, ir.Node):
+        yield type
+    elif isinstance(type, (ir.Tuple, ir.Partial)):
+        for part in ir.children(type):
+            yield from _needed(part)
 
 
 def _leaves(type: ir.Type) -> Iterator[ir.Array | ir.Key]:

@@ -139,7 +139,7 @@ class Field:
 
 @frozen
 class Class:
-    """One class, its generic arguments filled in. `kind`: state, attrs, namedtuple, typeddict or foreign."""
+    """One class, its generic arguments filled in. `kind`: state, attrs, namedtuple, typeddict, foreign or keywords."""
 
     id: str
     symbol: str

@@ -1,0 +1,46 @@
+"""Generic classes: filled in, nested, bare, and with a bound."""
+
+from typing import Annotated, Generic, TypeVar
+
+from jax import Array
+from jaxtyping import Float32, Int32
+
+from treaty.schema import Dims, state
+
+__treaty__ = "tests.generator.cases.generics.expected"
+
+P = TypeVar("P")
+Q = TypeVar("Q")
+
+
+@state
+class Params:
+    w: Float32[Array, "d_in d_out"]
+
+
+B = TypeVar("B", bound=Params)
+
+
+@state
+class Adam(Generic[P]):
+    count: Int32[Array, ""]
+    mu: P
+    nu: P
+
+
+@state
+class Chain(Generic[P, Q]):
+    first: Adam[P]
+    rest: tuple[Q, ...]
+
+
+@state
+class Bounded(Generic[B]):
+    inner: B
+
+
+@state
+class Train:
+    params: Annotated[Params, Dims(...)]
+    opt: Annotated[Chain[Params, Float32[Array, "d_out"]], Dims(...)]
+    other: Adam[tuple[Params, int]]
