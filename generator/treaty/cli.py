@@ -33,3 +33,7 @@ class _Lazy(click.Group):
 @click.version_option(package_name="treaty")
 def main(**_: Any) -> None:
     """Typed checkpoint schemas for JAX."""
+
+
+if __name__ == "__main__":
+    main()

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
+import jaxtyping
 import numpy as np
-from jaxtyping import AbstractArray, PyTree
 
 from treaty.schema import dtypes, ir
 from treaty.schema._declare import ArraySpec, Dims, FieldOptions, Fields, Length, options_of, version_of
@@ -122,9 +122,9 @@ class Reader:
             return self._type(_evaluate(annotation, place.cls), scope, place)
         if typing.get_origin(annotation) is typing.Annotated:
             return self._annotated(annotation, scope, place)
-        if isinstance(annotation, type) and issubclass(annotation, AbstractArray):
+        if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):
             return _array(annotation)
-        if annotation in (Any, object) or annotation is PyTree or _is_pytree(annotation):
+        if annotation in (Any, object) or _is_pytree(annotation):
             return ir.Untyped()
         if _hashable(annotation) and annotation in _SCALARS:
             return ir.Scalar(_SCALARS[annotation])
@@ -433,7 +433,8 @@ def _is_partial(cls: Any) -> bool:
 
 
 def _is_pytree(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, PyTree)
+    # Asking jaxtyping for PyTree imports jax: only worth it where an annotation may be one, and then jax is here.
+    return isinstance(annotation, type) and "jax" in sys.modules and issubclass(annotation, jaxtyping.PyTree)
 
 
 def _hashable(value: Any) -> bool:

@@ -1,0 +1,64 @@
+"""README and docs are executed: files are written, commands run, output compared, code blocks imported."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """(language, text) of every fenced block."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def run(command: str, cwd: Path) -> str:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    env = {**os.environ, "PATH": path, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, shell=True, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_readme_does_what_it_says(tmp_path: Path) -> None:
+    commands = 0
+    for language, text in blocks(ROOT / "README.md"):
+        name = re.match(r"# (\w+\.py)\n", text)
+        excerpt = re.match(r"# excerpt of (\w+\.py)\n", text)
+        if language == "python" and name:
+            content = text[name.end() :]
+            assert content == (ROOT / "examples" / "quickstart" / name[1]).read_text()
+            (tmp_path / name[1]).write_text(content)
+        elif language == "python" and excerpt:
+            assert text[excerpt.end() :] in (tmp_path / excerpt[1]).read_text()
+        elif language == "console" and "make demo" not in text:
+            for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, flags=re.MULTILINE):
+                assert run(command, tmp_path) == output
+                commands += 1
+    assert commands == 4
+
+
+def test_the_demo_runs() -> None:
+    assert "got float32[8, 40] at $.blocks[1].up.kernel" in run(f"{sys.executable} examples/demo.py", ROOT)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    """All blocks of a page, one after the other, as one module."""
+    code = "\n".join(text for language, text in blocks(ROOT / "docs" / page) if language == "python")
+    if not code:
+        pytest.skip("no Python on this page")
+    (tmp_path / "page.py").write_text(code)
+    run(f"{sys.executable} -c 'import page'", tmp_path)
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
