@@ -31,7 +31,9 @@ def imports(path: Path, whole: bool = True) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "treaty" else {node.module}
+            found |= (
+                {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "treaty" else {node.module}
+            )
     return found
 
 

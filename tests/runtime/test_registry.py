@@ -1,0 +1,93 @@
+"""How generated code is found, and what is said when it is missing or stale."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treaty.generator import generate
+from treaty.generator._project import Project
+from treaty.runtime import CodecError, from_state_dict, to_state_dict
+from treaty.schema import SchemaError
+
+OLD = "from treaty.schema import state\n\n@state\nclass A:\n    x: int\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith("registry_"):
+            del sys.modules[name]
+
+
+def write(project: Path, name: str, text: str, generated_from: str | None = None) -> Any:
+    """Write a schema module, generate its code (from an older text, if given), and import the schema."""
+    path = project / f"{name}.py"
+    path.write_text(generated_from or text)
+    for output, code in generate(name, Project(project)).items():
+        (project / output).write_text(code)
+    path.write_text(text)
+    return __import__(name)
+
+
+def test_the_sibling_module_is_found(project: Path) -> None:
+    module = write(project, "registry_sibling", OLD)
+    assert from_state_dict(module.A, {"x": 1}).x == 1
+    assert to_state_dict(module.A(x=2)) == {"x": 2}
+
+
+def test_the_module_named_by_treaty_is_found(project: Path) -> None:
+    module = write(project, "registry_named", OLD + '\n__treaty__ = "registry_elsewhere"\n')
+    assert (project / "registry_elsewhere.py").exists()
+    assert from_state_dict(module.A, {"x": 1}).x == 1
+
+
+def test_missing_code_names_the_command(project: Path) -> None:
+    (project / "registry_missing.py").write_text(OLD)
+    module = __import__("registry_missing")
+    with pytest.raises(CodecError) as caught:
+        from_state_dict(module.A, {"x": 1})
+    assert str(caught.value) == "no generated code for registry_missing:A; run: treaty generate registry_missing"
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        OLD.replace("x: int", "x: float"),
+        OLD.replace("x: int", "y: int"),
+        OLD.replace("x: int", "x: int\n    y: int = 0"),
+        OLD.replace("@state", "@state(version=2)"),
+    ],
+)
+def test_stale_code_is_never_used(project: Path, new: str) -> None:
+    name = f"registry_stale_{abs(hash(new))}"
+    module = write(project, name, new, generated_from=OLD)
+    with pytest.raises(CodecError) as caught:
+        from_state_dict(module.A, {"x": 1})
+    assert str(caught.value) == (
+        f"the generated code of {name}:A is older than its declaration; run: treaty generate {name}"
+    )
+
+
+def test_what_is_no_class(project: Path) -> None:
+    wrong: list[Any] = [3, [1], int]
+    for value in wrong:
+        with pytest.raises((CodecError, SchemaError)):
+            from_state_dict(value, {})
+
+
+def test_a_generic_that_no_module_uses(project: Path) -> None:
+    text = (
+        "from typing import Generic, TypeVar\nfrom treaty.schema import state\nP = TypeVar('P')\n\n"
+        "@state\nclass G(Generic[P]):\n    x: P\n"
+    )
+    module = write(project, "registry_generic", text)
+    assert from_state_dict(module.G, {"x": 1}).x == 1
+    assert to_state_dict(module.G(x=1)) == {"x": 1}
+    with pytest.raises(CodecError, match=r"no generated code for registry_generic:G\[int\]; use it as a field"):
+        from_state_dict(module.G[int], {"x": 1})
