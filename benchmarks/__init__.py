@@ -1,0 +1,1 @@
+"""Treaty beside Flax, mypy and bare JAX, measured in one run: `python -m benchmarks [name...] [--quick] [--json FILE]`."""

@@ -1,0 +1,1 @@
+"""Generated code of the bundled schemas (`treaty.schema.library`); `treaty generate` writes it."""

@@ -1,0 +1,1 @@
+"""Bundled schemas: optax's states, and a reference transformer. Their generated code is in `treaty.generated`."""

@@ -1,0 +1,108 @@
+"""The benchmarks run, agree with their peers before they time anything, and report every row. Numbers are not judged."""
+
+import json
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+from benchmarks.__main__ import BENCHMARKS
+from benchmarks.harness import Sample, compare, duration, race
+
+ROOT = Path(__file__).parents[2]
+CASES = {
+    "state_dict": [
+        f"{function}, 20 {leaves} leaves"
+        for leaves in ("jax", "numpy")
+        for function in ("to_state_dict", "from_state_dict", "from_state_dict into a template")
+    ],
+    "scaling": [
+        f"{function}, {case}"
+        for function in ("to_state_dict", "from_state_dict")
+        for case in ("20 leaves, per leaf", "40 leaves, per leaf", "a leaf of 40 over the cheapest")
+    ],
+    "tree_map": [
+        f"{function}, {width} leaves a node, per leaf"
+        for width in (2, 4, 8, 20)
+        for function in ("tree.map", "tree.leaves", "tree.unflatten")
+    ],
+    "imports": [
+        "import treaty.schema over import jaxtyping, attrs",
+        "import treaty.runtime over import jax",
+        "treaty --help over python -c pass",
+    ],
+    "transfer": ["20 small leaves, per leaf", "16 8 x 8 kernels with their biases, per leaf"],
+}
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_quick_run_reports_every_row_of_every_benchmark(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+
+    done = run("--quick", "--json", str(report))
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text())
+    cases = {name: [row["case"] for row in rows] for name, rows in found["benchmarks"].items()}
+    generated = cases.pop("generate")
+    assert cases == CASES
+    assert [case.partition(" ")[0] for case in generated] == ["5", "5"]
+    assert [row["target"] for row in found["benchmarks"]["generate"]] == ["> 1x", "-"]
+    assert found["quick"] is True
+    assert {"python", "jax", "flax", "treaty"} <= found["environment"].keys()
+    for name in BENCHMARKS:
+        assert f"{name} (--quick" in done.stdout
+
+
+def test_named_benchmarks_run_alone() -> None:
+    done = run("--quick", "transfer")
+
+    assert done.returncode == 0, done.stderr
+    assert "transfer" in done.stdout
+    assert "state_dict" not in done.stdout
+
+
+def test_unknown_name_is_refused_with_the_known_ones() -> None:
+    done = run("speed")
+
+    assert done.returncode == 2
+    assert f"no benchmark 'speed'; there are {', '.join(BENCHMARKS)}" in done.stderr
+
+
+def test_contenders_take_turns_and_who_goes_first_changes() -> None:
+    calls: list[str] = []
+
+    race({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=4, at_least=0.0)
+
+    assert "".join(calls[-8:]) == "abba" * 2
+
+
+def test_the_best_round_counts() -> None:
+    numbers = count()
+
+    times = race({"treaty": lambda: next(numbers), "flax": lambda: next(numbers)}, rounds=3, at_least=0.0)
+
+    assert set(times) == {"treaty", "flax"}
+    assert all(0 < sample.best <= sample.median for sample in times.values())
+
+
+def test_ratio_is_of_the_best_rounds() -> None:
+    times = {"treaty": Sample.of([2.0, 1.0, 3.0]), "flax": Sample.of([6.0, 5.0, 9.0])}
+
+    row = compare("case", times, ">= 4x", per=10)
+
+    assert (row.treaty, row.beside, row.result, row.target) == ("100 ms", "500 ms", "5.00x", ">= 4x")
+    assert row.numbers["treaty_median"] == 0.2
+
+
+def test_durations_have_three_digits_and_a_unit() -> None:
+    assert [duration(seconds) for seconds in (1.5, 0.0123, 4.56e-6, 7.89e-8)] == [
+        "1.5 s",
+        "12.3 ms",
+        "4.56 µs",
+        "78.9 ns",
+    ]
