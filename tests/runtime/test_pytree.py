@@ -1,5 +1,8 @@
 """Generated classes as pytrees: leaves by attribute, static fields as metadata, `__init__` never called."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,14 +15,12 @@ from jaxtyping import Float32
 
 from tests.generator.cases.train_state import schema as train_state
 from treaty.generator import load
-from treaty.runtime import abstract, to_state_dict
+from treaty.runtime import abstract
 from treaty.schema import field, state
 
 
 def linear() -> train_state.Linear:
-    value = train_state.Linear(kernel=jnp.ones((2, 3)), bias=jnp.zeros(3))
-    to_state_dict(value)  # the first use imports the generated module, which registers the class
-    return value
+    return train_state.Linear(kernel=jnp.ones((2, 3)), bias=jnp.zeros(3))
 
 
 def test_paths_are_attributes() -> None:
@@ -91,3 +92,15 @@ def test_a_class_that_is_a_pytree_already_stays_what_it_is() -> None:
 def test_instances_are_frozen(name: str) -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         setattr(linear(), name, 1)
+
+
+def test_the_first_instance_makes_the_class_a_pytree(tmp_path: Path) -> None:
+    """In a fresh process, with nothing of Treaty's runtime imported by the user."""
+    (tmp_path / "model.py").write_text(
+        "from jax import Array\nfrom jaxtyping import Float32\nfrom treaty.schema import state\nimport jax.numpy as jnp\n\n"
+        "@state\nclass One:\n    x: Float32[Array, 'd']\n\n"
+        "DEFAULT = One(x=jnp.ones(2))\n\n@state\nclass Two:\n    one: One\n"
+    )
+    subprocess.run([sys.executable, "-m", "treaty.cli", "generate", "model"], cwd=tmp_path, check=True)
+    code = "import jax, model; print(jax.jit(lambda t: t.one.x.sum())(model.Two(one=model.DEFAULT)))"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, text=True) == "2.0\n"

@@ -1,10 +1,12 @@
 """State dicts of one of everything: layout, round trips, templates, placement."""
 
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
 
 import attrs
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from jax import Array
@@ -15,7 +17,7 @@ from tests.schema import declared
 from tests.schema.declared import Adam, Block, Everything, Linear, Mode, Moments, Tree, everything, linear
 from treaty.generator import load
 from treaty.runtime import CodecError, StateMismatchError, codec, explain, from_state_dict, to_state_dict
-from treaty.schema import TreatyError, field, state
+from treaty.schema import ArraySpec, TreatyError, field, state
 
 load(Everything)
 
@@ -238,3 +240,70 @@ def test_a_partial_of_another_function_is_not_stored() -> None:
     value = attrs.evolve(value, call=make(max, jnp.ones(2), by=jnp.float32(1)))
     with pytest.raises(StateMismatchError, match=r"expected a Partial of .*scaled.*, got one of .*max"):
         to_state_dict(value)
+
+
+def test_an_instance_of_a_subclass_is_not_cut_down() -> None:
+    @state
+    class Wider(Linear):
+        extra: Float32[Array, "d_out"]
+
+    wide = Wider(kernel=jnp.ones((2, 8)), bias=jnp.ones(8), extra=jnp.ones(8))
+    with pytest.raises(StateMismatchError, match=r"expected Linear, got an instance of .*Wider"):
+        to_state_dict(Block(up=wide, down=linear(8, 2)))
+
+
+def test_dims_must_be_ints() -> None:
+    wrong: Any = {"d_in": "2"}
+    with pytest.raises(TreatyError, match=r"dims=\{'d_in': '2'\}: expected an int"):
+        from_state_dict(Linear, to_state_dict(linear(2, 3)), dims=wrong)
+
+
+def test_dtypes_that_the_device_cannot_hold() -> None:
+    @state
+    class Six:
+        x: Annotated[Array, ArraySpec("float6_e2m3fn", "d")]
+
+    load(Six)
+    state_dict = {"x": np.zeros(2, ml_dtypes.float6_e2m3fn)}
+    assert from_state_dict(Six, state_dict, into="numpy").x.shape == (2,)
+    with pytest.raises(TreatyError, match="JAX cannot place arrays of float6_e2m3fn on this device"):
+        from_state_dict(Six, state_dict)
+
+
+def test_keys_of_long_sequences_are_right_in_every_thread() -> None:
+    def numbered(count: int) -> list[str]:
+        return list(codec.indexed(range(count)))
+
+    with ThreadPoolExecutor(4) as pool:
+        for count, keys in zip([5000, 9000] * 20, pool.map(numbered, [5000, 9000] * 20), strict=True):
+            assert keys == [str(i) for i in range(count)]
+
+
+def test_untyped_subtrees_hold_state_classes_and_refuse_keys_that_look_alike() -> None:
+    value = attrs.evolve(untyped(everything()), anything={"linear": linear(1, 1), "moments": Moments(1, 2)}, more=None)
+    state_dict = to_state_dict(value)
+    assert list(state_dict["anything"]["linear"]) == ["kernel", "bias"]
+    assert state_dict["anything"]["moments"] == {"mean": 1, "var": 2}
+    with pytest.raises(TreatyError, match="expected dict keys with different string forms"):
+        to_state_dict(attrs.evolve(value, anything={1: 0, "1": 0}))
+
+
+def untyped(value: Any) -> Any:
+    return value
+
+
+def test_a_template_gives_form_to_untyped_containers() -> None:
+    value = attrs.evolve(untyped(everything()), anything=(Moments(1, 2), [3], {"a": (4,)}, 5), more={})
+    restored = from_state_dict(value, to_state_dict(value))
+    assert restored.anything == value.anything
+    assert isinstance(restored.anything[0], Moments)
+
+
+def test_hashes_that_attrs_keeps_are_kept() -> None:
+    @attrs.frozen(cache_hash=True)
+    class Hashed:
+        n: int
+
+    load(Hashed)
+    assert hash(from_state_dict(Hashed, {"n": 1})) == hash(Hashed(n=1))
+    assert hash(jax.tree.map(lambda x: x, Hashed(n=1))) == hash(Hashed(n=1))

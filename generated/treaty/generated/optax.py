@@ -17,6 +17,8 @@ class EmptyStateState(_TypedDict):
 
 
 def empty_state_to_state_dict(obj: _optax.EmptyState) -> EmptyStateState:
+    if type(obj) is not _optax.EmptyState:
+        raise _codec.other_class(obj, _optax.EmptyState)
     return {}
 
 
@@ -32,7 +34,7 @@ def empty_state_read(
 
 
 def empty_state_from_state_dict(state: EmptyStateState) -> _optax.EmptyState:
-    return _codec.build(EMPTY_STATE, state, {})
+    return _codec.build(EMPTY_STATE_CODEC, state, {})
 
 
 def empty_state_abstract() -> _optax.EmptyState:
@@ -50,6 +52,8 @@ class AdamStateState(_TypedDict):
 
 
 def adam_state_to_state_dict(obj: _optax.AdamState[object]) -> AdamStateState:
+    if type(obj) is not _optax.AdamState:
+        raise _codec.other_class(obj, _optax.AdamState)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -76,7 +80,7 @@ def adam_state_read(
 def adam_state_from_state_dict(
     state: AdamStateState,
 ) -> _optax.AdamState[object]:
-    return _codec.build(ADAM_STATE, state, {})
+    return _codec.build(ADAM_STATE_CODEC, state, {})
 
 
 class MixedAdamStateState(_TypedDict):
@@ -90,6 +94,8 @@ class MixedAdamStateState(_TypedDict):
 def mixed_adam_state_to_state_dict(
     obj: _optax.MixedAdamState[object, object],
 ) -> MixedAdamStateState:
+    if type(obj) is not _optax.MixedAdamState:
+        raise _codec.other_class(obj, _optax.MixedAdamState)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -118,7 +124,7 @@ def mixed_adam_state_read(
 def mixed_adam_state_from_state_dict(
     state: MixedAdamStateState,
 ) -> _optax.MixedAdamState[object, object]:
-    return _codec.build(MIXED_ADAM_STATE, state, {})
+    return _codec.build(MIXED_ADAM_STATE_CODEC, state, {})
 
 
 class AmsgradStateState(_TypedDict):
@@ -133,6 +139,8 @@ class AmsgradStateState(_TypedDict):
 def amsgrad_state_to_state_dict(
     obj: _optax.AmsgradState[object],
 ) -> AmsgradStateState:
+    if type(obj) is not _optax.AmsgradState:
+        raise _codec.other_class(obj, _optax.AmsgradState)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -161,7 +169,7 @@ def amsgrad_state_read(
 def amsgrad_state_from_state_dict(
     state: AmsgradStateState,
 ) -> _optax.AmsgradState[object]:
-    return _codec.build(AMSGRAD_STATE, state, {})
+    return _codec.build(AMSGRAD_STATE_CODEC, state, {})
 
 
 class BeliefStateState(_TypedDict):
@@ -175,6 +183,8 @@ class BeliefStateState(_TypedDict):
 def belief_state_to_state_dict(
     obj: _optax.BeliefState[object],
 ) -> BeliefStateState:
+    if type(obj) is not _optax.BeliefState:
+        raise _codec.other_class(obj, _optax.BeliefState)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -201,7 +211,7 @@ def belief_state_read(
 def belief_state_from_state_dict(
     state: BeliefStateState,
 ) -> _optax.BeliefState[object]:
-    return _codec.build(BELIEF_STATE, state, {})
+    return _codec.build(BELIEF_STATE_CODEC, state, {})
 
 
 class LionStateState(_TypedDict):
@@ -212,6 +222,8 @@ class LionStateState(_TypedDict):
 
 
 def lion_state_to_state_dict(obj: _optax.LionState[object]) -> LionStateState:
+    if type(obj) is not _optax.LionState:
+        raise _codec.other_class(obj, _optax.LionState)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -236,7 +248,7 @@ def lion_state_read(
 def lion_state_from_state_dict(
     state: LionStateState,
 ) -> _optax.LionState[object]:
-    return _codec.build(LION_STATE, state, {})
+    return _codec.build(LION_STATE_CODEC, state, {})
 
 
 class RmsStateState(_TypedDict):
@@ -246,6 +258,8 @@ class RmsStateState(_TypedDict):
 
 
 def rms_state_to_state_dict(obj: _optax.RmsState[object]) -> RmsStateState:
+    if type(obj) is not _optax.RmsState:
+        raise _codec.other_class(obj, _optax.RmsState)
     return {
         "nu": _codec.write_untyped(obj.nu),
     }
@@ -266,7 +280,7 @@ def rms_state_read(
 
 
 def rms_state_from_state_dict(state: RmsStateState) -> _optax.RmsState[object]:
-    return _codec.build(RMS_STATE, state, {})
+    return _codec.build(RMS_STATE_CODEC, state, {})
 
 
 class RssStateState(_TypedDict):
@@ -276,6 +290,8 @@ class RssStateState(_TypedDict):
 
 
 def rss_state_to_state_dict(obj: _optax.RssState[object]) -> RssStateState:
+    if type(obj) is not _optax.RssState:
+        raise _codec.other_class(obj, _optax.RssState)
     return {
         "sum_of_squares": _codec.write_untyped(obj.sum_of_squares),
     }
@@ -296,7 +312,7 @@ def rss_state_read(
 
 
 def rss_state_from_state_dict(state: RssStateState) -> _optax.RssState[object]:
-    return _codec.build(RSS_STATE, state, {})
+    return _codec.build(RSS_STATE_CODEC, state, {})
 
 
 class TraceStateState(_TypedDict):
@@ -308,6 +324,8 @@ class TraceStateState(_TypedDict):
 def trace_state_to_state_dict(
     obj: _optax.TraceState[object],
 ) -> TraceStateState:
+    if type(obj) is not _optax.TraceState:
+        raise _codec.other_class(obj, _optax.TraceState)
     return {
         "trace": _codec.write_untyped(obj.trace),
     }
@@ -330,7 +348,7 @@ def trace_state_read(
 def trace_state_from_state_dict(
     state: TraceStateState,
 ) -> _optax.TraceState[object]:
-    return _codec.build(TRACE_STATE, state, {})
+    return _codec.build(TRACE_STATE_CODEC, state, {})
 
 
 class EmaStateState(_TypedDict):
@@ -341,6 +359,8 @@ class EmaStateState(_TypedDict):
 
 
 def ema_state_to_state_dict(obj: _optax.EmaState[object]) -> EmaStateState:
+    if type(obj) is not _optax.EmaState:
+        raise _codec.other_class(obj, _optax.EmaState)
     return {
         "count": obj.count,
         "ema": _codec.write_untyped(obj.ema),
@@ -363,7 +383,7 @@ def ema_state_read(
 
 
 def ema_state_from_state_dict(state: EmaStateState) -> _optax.EmaState[object]:
-    return _codec.build(EMA_STATE, state, {})
+    return _codec.build(EMA_STATE_CODEC, state, {})
 
 
 class FactoredStateState(_TypedDict):
@@ -378,6 +398,8 @@ class FactoredStateState(_TypedDict):
 def factored_state_to_state_dict(
     obj: _optax.FactoredState[object, object, object],
 ) -> FactoredStateState:
+    if type(obj) is not _optax.FactoredState:
+        raise _codec.other_class(obj, _optax.FactoredState)
     return {
         "count": obj.count,
         "v_row": _codec.write_untyped(obj.v_row),
@@ -408,7 +430,7 @@ def factored_state_read(
 def factored_state_from_state_dict(
     state: FactoredStateState,
 ) -> _optax.FactoredState[object, object, object]:
-    return _codec.build(FACTORED_STATE, state, {})
+    return _codec.build(FACTORED_STATE_CODEC, state, {})
 
 
 class ScheduleStateState(_TypedDict):
@@ -420,6 +442,8 @@ class ScheduleStateState(_TypedDict):
 def schedule_state_to_state_dict(
     obj: _optax.ScheduleState,
 ) -> ScheduleStateState:
+    if type(obj) is not _optax.ScheduleState:
+        raise _codec.other_class(obj, _optax.ScheduleState)
     return {
         "count": obj.count,
     }
@@ -442,7 +466,7 @@ def schedule_state_read(
 def schedule_state_from_state_dict(
     state: ScheduleStateState,
 ) -> _optax.ScheduleState:
-    return _codec.build(SCHEDULE_STATE, state, {})
+    return _codec.build(SCHEDULE_STATE_CODEC, state, {})
 
 
 def schedule_state_abstract() -> _optax.ScheduleState:
@@ -461,6 +485,8 @@ class WeightDecayScheduleStateState(_TypedDict):
 def weight_decay_schedule_state_to_state_dict(
     obj: _optax.WeightDecayScheduleState,
 ) -> WeightDecayScheduleStateState:
+    if type(obj) is not _optax.WeightDecayScheduleState:
+        raise _codec.other_class(obj, _optax.WeightDecayScheduleState)
     return {
         "count": obj.count,
     }
@@ -485,7 +511,7 @@ def weight_decay_schedule_state_read(
 def weight_decay_schedule_state_from_state_dict(
     state: WeightDecayScheduleStateState,
 ) -> _optax.WeightDecayScheduleState:
-    return _codec.build(WEIGHT_DECAY_SCHEDULE_STATE, state, {})
+    return _codec.build(WEIGHT_DECAY_SCHEDULE_STATE_CODEC, state, {})
 
 
 def weight_decay_schedule_state_abstract() -> _optax.WeightDecayScheduleState:
@@ -504,6 +530,8 @@ class ZeroNansStateState(_TypedDict):
 def zero_nans_state_to_state_dict(
     obj: _optax.ZeroNansState[object],
 ) -> ZeroNansStateState:
+    if type(obj) is not _optax.ZeroNansState:
+        raise _codec.other_class(obj, _optax.ZeroNansState)
     return {
         "found_nan": _codec.write_untyped(obj.found_nan),
     }
@@ -526,7 +554,7 @@ def zero_nans_state_read(
 def zero_nans_state_from_state_dict(
     state: ZeroNansStateState,
 ) -> _optax.ZeroNansState[object]:
-    return _codec.build(ZERO_NANS_STATE, state, {})
+    return _codec.build(ZERO_NANS_STATE_CODEC, state, {})
 
 
 class ApplyIfFiniteStateState(_TypedDict):
@@ -541,6 +569,8 @@ class ApplyIfFiniteStateState(_TypedDict):
 def apply_if_finite_state_to_state_dict(
     obj: _optax.ApplyIfFiniteState[object],
 ) -> ApplyIfFiniteStateState:
+    if type(obj) is not _optax.ApplyIfFiniteState:
+        raise _codec.other_class(obj, _optax.ApplyIfFiniteState)
     return {
         "notfinite_count": obj.notfinite_count,
         "last_finite": obj.last_finite,
@@ -571,7 +601,7 @@ def apply_if_finite_state_read(
 def apply_if_finite_state_from_state_dict(
     state: ApplyIfFiniteStateState,
 ) -> _optax.ApplyIfFiniteState[object]:
-    return _codec.build(APPLY_IF_FINITE_STATE, state, {})
+    return _codec.build(APPLY_IF_FINITE_STATE_CODEC, state, {})
 
 
 class MultiStepsStateState(_TypedDict):
@@ -587,6 +617,8 @@ class MultiStepsStateState(_TypedDict):
 def multi_steps_state_to_state_dict(
     obj: _optax.MultiStepsState[object, object, object],
 ) -> MultiStepsStateState:
+    if type(obj) is not _optax.MultiStepsState:
+        raise _codec.other_class(obj, _optax.MultiStepsState)
     return {
         "mini_step": obj.mini_step,
         "gradient_step": obj.gradient_step,
@@ -619,7 +651,7 @@ def multi_steps_state_read(
 def multi_steps_state_from_state_dict(
     state: MultiStepsStateState,
 ) -> _optax.MultiStepsState[object, object, object]:
-    return _codec.build(MULTI_STEPS_STATE, state, {})
+    return _codec.build(MULTI_STEPS_STATE_CODEC, state, {})
 
 
 class MaskedNodeState(_TypedDict):
@@ -627,6 +659,8 @@ class MaskedNodeState(_TypedDict):
 
 
 def masked_node_to_state_dict(obj: _optax.MaskedNode) -> MaskedNodeState:
+    if type(obj) is not _optax.MaskedNode:
+        raise _codec.other_class(obj, _optax.MaskedNode)
     return {}
 
 
@@ -642,7 +676,7 @@ def masked_node_read(
 
 
 def masked_node_from_state_dict(state: MaskedNodeState) -> _optax.MaskedNode:
-    return _codec.build(MASKED_NODE, state, {})
+    return _codec.build(MASKED_NODE_CODEC, state, {})
 
 
 def masked_node_abstract() -> _optax.MaskedNode:
@@ -660,6 +694,8 @@ class MaskedStateState(_TypedDict):
 def masked_state_to_state_dict(
     obj: _optax.MaskedState[object],
 ) -> MaskedStateState:
+    if type(obj) is not _optax.MaskedState:
+        raise _codec.other_class(obj, _optax.MaskedState)
     return {
         "inner_state": _codec.write_untyped(obj.inner_state),
     }
@@ -682,7 +718,7 @@ def masked_state_read(
 def masked_state_from_state_dict(
     state: MaskedStateState,
 ) -> _optax.MaskedState[object]:
-    return _codec.build(MASKED_STATE, state, {})
+    return _codec.build(MASKED_STATE_CODEC, state, {})
 
 
 class PartitionStateState(_TypedDict):
@@ -694,6 +730,8 @@ class PartitionStateState(_TypedDict):
 def partition_state_to_state_dict(
     obj: _optax.PartitionState[object],
 ) -> PartitionStateState:
+    if type(obj) is not _optax.PartitionState:
+        raise _codec.other_class(obj, _optax.PartitionState)
     return {
         "inner_states": _codec.write_untyped(obj.inner_states),
     }
@@ -716,7 +754,7 @@ def partition_state_read(
 def partition_state_from_state_dict(
     state: PartitionStateState,
 ) -> _optax.PartitionState[object]:
-    return _codec.build(PARTITION_STATE, state, {})
+    return _codec.build(PARTITION_STATE_CODEC, state, {})
 
 
 class WrappedScheduleStateState(_TypedDict):
@@ -728,6 +766,8 @@ class WrappedScheduleStateState(_TypedDict):
 def wrapped_schedule_state_to_state_dict(
     obj: _optax.WrappedScheduleState,
 ) -> WrappedScheduleStateState:
+    if type(obj) is not _optax.WrappedScheduleState:
+        raise _codec.other_class(obj, _optax.WrappedScheduleState)
     return {
         "count": obj.count,
     }
@@ -750,7 +790,7 @@ def wrapped_schedule_state_read(
 def wrapped_schedule_state_from_state_dict(
     state: WrappedScheduleStateState,
 ) -> _optax.WrappedScheduleState:
-    return _codec.build(WRAPPED_SCHEDULE_STATE, state, {})
+    return _codec.build(WRAPPED_SCHEDULE_STATE_CODEC, state, {})
 
 
 def wrapped_schedule_state_abstract() -> _optax.WrappedScheduleState:
@@ -772,6 +812,8 @@ class InjectStatefulHyperparamsStateState(_TypedDict):
 def inject_stateful_hyperparams_state_to_state_dict(
     obj: _optax.InjectStatefulHyperparamsState[object, object, object],
 ) -> InjectStatefulHyperparamsStateState:
+    if type(obj) is not _optax.InjectStatefulHyperparamsState:
+        raise _codec.other_class(obj, _optax.InjectStatefulHyperparamsState)
     return {
         "count": obj.count,
         "hyperparams": _codec.write_untyped(obj.hyperparams),
@@ -802,7 +844,7 @@ def inject_stateful_hyperparams_state_read(
 def inject_stateful_hyperparams_state_from_state_dict(
     state: InjectStatefulHyperparamsStateState,
 ) -> _optax.InjectStatefulHyperparamsState[object, object, object]:
-    return _codec.build(INJECT_STATEFUL_HYPERPARAMS_STATE, state, {})
+    return _codec.build(INJECT_STATEFUL_HYPERPARAMS_STATE_CODEC, state, {})
 
 
 class AdamStateUntypedState(_TypedDict):
@@ -816,6 +858,8 @@ class AdamStateUntypedState(_TypedDict):
 def adam_state_untyped_to_state_dict(
     obj: _optax.AdamState[object],
 ) -> AdamStateUntypedState:
+    if type(obj) is not _optax.AdamState:
+        raise _codec.other_class(obj, _optax.AdamState)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -842,7 +886,7 @@ def adam_state_untyped_read(
 def adam_state_untyped_from_state_dict(
     state: AdamStateUntypedState,
 ) -> _optax.AdamState[object]:
-    return _codec.build(ADAM_STATE_UNTYPED, state, {})
+    return _codec.build(ADAM_STATE_UNTYPED_CODEC, state, {})
 
 
 AdamState = _TypedDict(
@@ -855,6 +899,8 @@ AdamState = _TypedDict(
 
 
 def adam_to_state_dict(obj: _optax.Adam[object, object]) -> AdamState:
+    if type(obj) is not _optax.Adam:
+        raise _codec.other_class(obj, _optax.Adam)
     return {
         "0": adam_state_untyped_to_state_dict(obj.adam),
         "1": _codec.write_untyped(obj.learning_rate),
@@ -877,7 +923,7 @@ def adam_read(
 
 
 def adam_from_state_dict(state: AdamState) -> _optax.Adam[object, object]:
-    return _codec.build(ADAM, state, {})
+    return _codec.build(ADAM_CODEC, state, {})
 
 
 AdamWState = _TypedDict(
@@ -891,6 +937,8 @@ AdamWState = _TypedDict(
 
 
 def adam_w_to_state_dict(obj: _optax.AdamW[object, object]) -> AdamWState:
+    if type(obj) is not _optax.AdamW:
+        raise _codec.other_class(obj, _optax.AdamW)
     return {
         "0": adam_state_untyped_to_state_dict(obj.adam),
         "1": empty_state_to_state_dict(obj.weight_decay),
@@ -915,7 +963,7 @@ def adam_w_read(
 
 
 def adam_w_from_state_dict(state: AdamWState) -> _optax.AdamW[object, object]:
-    return _codec.build(ADAM_W, state, {})
+    return _codec.build(ADAM_W_CODEC, state, {})
 
 
 class LionStateUntypedState(_TypedDict):
@@ -928,6 +976,8 @@ class LionStateUntypedState(_TypedDict):
 def lion_state_untyped_to_state_dict(
     obj: _optax.LionState[object],
 ) -> LionStateUntypedState:
+    if type(obj) is not _optax.LionState:
+        raise _codec.other_class(obj, _optax.LionState)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -952,7 +1002,7 @@ def lion_state_untyped_read(
 def lion_state_untyped_from_state_dict(
     state: LionStateUntypedState,
 ) -> _optax.LionState[object]:
-    return _codec.build(LION_STATE_UNTYPED, state, {})
+    return _codec.build(LION_STATE_UNTYPED_CODEC, state, {})
 
 
 LionState = _TypedDict(
@@ -966,6 +1016,8 @@ LionState = _TypedDict(
 
 
 def lion_to_state_dict(obj: _optax.Lion[object, object]) -> LionState:
+    if type(obj) is not _optax.Lion:
+        raise _codec.other_class(obj, _optax.Lion)
     return {
         "0": lion_state_untyped_to_state_dict(obj.lion),
         "1": empty_state_to_state_dict(obj.weight_decay),
@@ -990,7 +1042,7 @@ def lion_read(
 
 
 def lion_from_state_dict(state: LionState) -> _optax.Lion[object, object]:
-    return _codec.build(LION, state, {})
+    return _codec.build(LION_CODEC, state, {})
 
 
 SgdState = _TypedDict(
@@ -1003,6 +1055,8 @@ SgdState = _TypedDict(
 
 
 def sgd_to_state_dict(obj: _optax.Sgd[object, object]) -> SgdState:
+    if type(obj) is not _optax.Sgd:
+        raise _codec.other_class(obj, _optax.Sgd)
     return {
         "0": _codec.write_untyped(obj.momentum),
         "1": _codec.write_untyped(obj.learning_rate),
@@ -1022,7 +1076,7 @@ def sgd_read(state: SgdState, put: _codec.Put) -> _optax.Sgd[object, object]:
 
 
 def sgd_from_state_dict(state: SgdState) -> _optax.Sgd[object, object]:
-    return _codec.build(SGD, state, {})
+    return _codec.build(SGD_CODEC, state, {})
 
 
 SCHEMA = _codec.schema(
@@ -1146,7 +1200,7 @@ SCHEMA = _codec.schema(
 """,
 )
 
-EMPTY_STATE = _codec.register(
+EMPTY_STATE_CODEC = _codec.register(
     _optax.EmptyState,
     "treaty.schema.library.optax:EmptyState",
     schemas=SCHEMA,
@@ -1156,7 +1210,7 @@ EMPTY_STATE = _codec.register(
     children=(),
 )
 
-ADAM_STATE = _codec.register(
+ADAM_STATE_CODEC = _codec.register(
     _optax.AdamState[object],
     "treaty.schema.library.optax:AdamState",
     schemas=SCHEMA,
@@ -1166,7 +1220,7 @@ ADAM_STATE = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-MIXED_ADAM_STATE = _codec.register(
+MIXED_ADAM_STATE_CODEC = _codec.register(
     _optax.MixedAdamState[object, object],
     "treaty.schema.library.optax:MixedAdamState",
     schemas=SCHEMA,
@@ -1176,7 +1230,7 @@ MIXED_ADAM_STATE = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-AMSGRAD_STATE = _codec.register(
+AMSGRAD_STATE_CODEC = _codec.register(
     _optax.AmsgradState[object],
     "treaty.schema.library.optax:AmsgradState",
     schemas=SCHEMA,
@@ -1186,7 +1240,7 @@ AMSGRAD_STATE = _codec.register(
     children=("count", "mu", "nu", "nu_max"),
 )
 
-BELIEF_STATE = _codec.register(
+BELIEF_STATE_CODEC = _codec.register(
     _optax.BeliefState[object],
     "treaty.schema.library.optax:BeliefState",
     schemas=SCHEMA,
@@ -1196,7 +1250,7 @@ BELIEF_STATE = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-LION_STATE = _codec.register(
+LION_STATE_CODEC = _codec.register(
     _optax.LionState[object],
     "treaty.schema.library.optax:LionState",
     schemas=SCHEMA,
@@ -1206,7 +1260,7 @@ LION_STATE = _codec.register(
     children=("count", "mu"),
 )
 
-RMS_STATE = _codec.register(
+RMS_STATE_CODEC = _codec.register(
     _optax.RmsState[object],
     "treaty.schema.library.optax:RmsState",
     schemas=SCHEMA,
@@ -1216,7 +1270,7 @@ RMS_STATE = _codec.register(
     children=("nu",),
 )
 
-RSS_STATE = _codec.register(
+RSS_STATE_CODEC = _codec.register(
     _optax.RssState[object],
     "treaty.schema.library.optax:RssState",
     schemas=SCHEMA,
@@ -1226,7 +1280,7 @@ RSS_STATE = _codec.register(
     children=("sum_of_squares",),
 )
 
-TRACE_STATE = _codec.register(
+TRACE_STATE_CODEC = _codec.register(
     _optax.TraceState[object],
     "treaty.schema.library.optax:TraceState",
     schemas=SCHEMA,
@@ -1236,7 +1290,7 @@ TRACE_STATE = _codec.register(
     children=("trace",),
 )
 
-EMA_STATE = _codec.register(
+EMA_STATE_CODEC = _codec.register(
     _optax.EmaState[object],
     "treaty.schema.library.optax:EmaState",
     schemas=SCHEMA,
@@ -1246,7 +1300,7 @@ EMA_STATE = _codec.register(
     children=("count", "ema"),
 )
 
-FACTORED_STATE = _codec.register(
+FACTORED_STATE_CODEC = _codec.register(
     _optax.FactoredState[object, object, object],
     "treaty.schema.library.optax:FactoredState",
     schemas=SCHEMA,
@@ -1256,7 +1310,7 @@ FACTORED_STATE = _codec.register(
     children=("count", "v_row", "v_col", "v"),
 )
 
-SCHEDULE_STATE = _codec.register(
+SCHEDULE_STATE_CODEC = _codec.register(
     _optax.ScheduleState,
     "treaty.schema.library.optax:ScheduleState",
     schemas=SCHEMA,
@@ -1266,7 +1320,7 @@ SCHEDULE_STATE = _codec.register(
     children=("count",),
 )
 
-WEIGHT_DECAY_SCHEDULE_STATE = _codec.register(
+WEIGHT_DECAY_SCHEDULE_STATE_CODEC = _codec.register(
     _optax.WeightDecayScheduleState,
     "treaty.schema.library.optax:WeightDecayScheduleState",
     schemas=SCHEMA,
@@ -1276,7 +1330,7 @@ WEIGHT_DECAY_SCHEDULE_STATE = _codec.register(
     children=("count",),
 )
 
-ZERO_NANS_STATE = _codec.register(
+ZERO_NANS_STATE_CODEC = _codec.register(
     _optax.ZeroNansState[object],
     "treaty.schema.library.optax:ZeroNansState",
     schemas=SCHEMA,
@@ -1286,7 +1340,7 @@ ZERO_NANS_STATE = _codec.register(
     children=("found_nan",),
 )
 
-APPLY_IF_FINITE_STATE = _codec.register(
+APPLY_IF_FINITE_STATE_CODEC = _codec.register(
     _optax.ApplyIfFiniteState[object],
     "treaty.schema.library.optax:ApplyIfFiniteState",
     schemas=SCHEMA,
@@ -1301,7 +1355,7 @@ APPLY_IF_FINITE_STATE = _codec.register(
     ),
 )
 
-MULTI_STEPS_STATE = _codec.register(
+MULTI_STEPS_STATE_CODEC = _codec.register(
     _optax.MultiStepsState[object, object, object],
     "treaty.schema.library.optax:MultiStepsState",
     schemas=SCHEMA,
@@ -1317,7 +1371,7 @@ MULTI_STEPS_STATE = _codec.register(
     ),
 )
 
-MASKED_NODE = _codec.register(
+MASKED_NODE_CODEC = _codec.register(
     _optax.MaskedNode,
     "treaty.schema.library.optax:MaskedNode",
     schemas=SCHEMA,
@@ -1327,7 +1381,7 @@ MASKED_NODE = _codec.register(
     children=(),
 )
 
-MASKED_STATE = _codec.register(
+MASKED_STATE_CODEC = _codec.register(
     _optax.MaskedState[object],
     "treaty.schema.library.optax:MaskedState",
     schemas=SCHEMA,
@@ -1337,7 +1391,7 @@ MASKED_STATE = _codec.register(
     children=("inner_state",),
 )
 
-PARTITION_STATE = _codec.register(
+PARTITION_STATE_CODEC = _codec.register(
     _optax.PartitionState[object],
     "treaty.schema.library.optax:PartitionState",
     schemas=SCHEMA,
@@ -1347,7 +1401,7 @@ PARTITION_STATE = _codec.register(
     children=("inner_states",),
 )
 
-WRAPPED_SCHEDULE_STATE = _codec.register(
+WRAPPED_SCHEDULE_STATE_CODEC = _codec.register(
     _optax.WrappedScheduleState,
     "treaty.schema.library.optax:WrappedScheduleState",
     schemas=SCHEMA,
@@ -1357,7 +1411,7 @@ WRAPPED_SCHEDULE_STATE = _codec.register(
     children=("count",),
 )
 
-INJECT_STATEFUL_HYPERPARAMS_STATE = _codec.register(
+INJECT_STATEFUL_HYPERPARAMS_STATE_CODEC = _codec.register(
     _optax.InjectStatefulHyperparamsState[object, object, object],
     "treaty.schema.library.optax:InjectStatefulHyperparamsState",
     schemas=SCHEMA,
@@ -1367,7 +1421,7 @@ INJECT_STATEFUL_HYPERPARAMS_STATE = _codec.register(
     children=("count", "hyperparams", "hyperparams_states", "inner_state"),
 )
 
-ADAM_STATE_UNTYPED = _codec.register(
+ADAM_STATE_UNTYPED_CODEC = _codec.register(
     _optax.AdamState[object],
     "treaty.schema.library.optax:AdamState[untyped]",
     schemas=SCHEMA,
@@ -1377,7 +1431,7 @@ ADAM_STATE_UNTYPED = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-ADAM = _codec.register(
+ADAM_CODEC = _codec.register(
     _optax.Adam[object, object],
     "treaty.schema.library.optax:Adam",
     schemas=SCHEMA,
@@ -1387,7 +1441,7 @@ ADAM = _codec.register(
     children=("adam", "learning_rate"),
 )
 
-ADAM_W = _codec.register(
+ADAM_W_CODEC = _codec.register(
     _optax.AdamW[object, object],
     "treaty.schema.library.optax:AdamW",
     schemas=SCHEMA,
@@ -1397,7 +1451,7 @@ ADAM_W = _codec.register(
     children=("adam", "weight_decay", "learning_rate"),
 )
 
-LION_STATE_UNTYPED = _codec.register(
+LION_STATE_UNTYPED_CODEC = _codec.register(
     _optax.LionState[object],
     "treaty.schema.library.optax:LionState[untyped]",
     schemas=SCHEMA,
@@ -1407,7 +1461,7 @@ LION_STATE_UNTYPED = _codec.register(
     children=("count", "mu"),
 )
 
-LION = _codec.register(
+LION_CODEC = _codec.register(
     _optax.Lion[object, object],
     "treaty.schema.library.optax:Lion",
     schemas=SCHEMA,
@@ -1417,7 +1471,7 @@ LION = _codec.register(
     children=("lion", "weight_decay", "learning_rate"),
 )
 
-SGD = _codec.register(
+SGD_CODEC = _codec.register(
     _optax.Sgd[object, object],
     "treaty.schema.library.optax:Sgd",
     schemas=SCHEMA,

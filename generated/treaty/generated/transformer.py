@@ -21,6 +21,8 @@ class NormState(_TypedDict):
 
 
 def norm_to_state_dict(obj: _transformer.Norm) -> NormState:
+    if type(obj) is not _transformer.Norm:
+        raise _codec.other_class(obj, _transformer.Norm)
     return {
         "scale": obj.scale,
     }
@@ -48,7 +50,7 @@ def norm_from_state_dict(
     *,
     d_model: int | None = None,
 ) -> _transformer.Norm:
-    return _codec.build(NORM, state, {"d_model": d_model})
+    return _codec.build(NORM_CODEC, state, {"d_model": d_model})
 
 
 def norm_abstract(d_model: int) -> _transformer.Norm:
@@ -68,6 +70,8 @@ class AttentionState(_TypedDict):
 
 
 def attention_to_state_dict(obj: _transformer.Attention) -> AttentionState:
+    if type(obj) is not _transformer.Attention:
+        raise _codec.other_class(obj, _transformer.Attention)
     return {
         "query": obj.query,
         "key": obj.key,
@@ -114,7 +118,7 @@ def attention_from_state_dict(
     n_kv_heads: int | None = None,
 ) -> _transformer.Attention:
     return _codec.build(
-        ATTENTION,
+        ATTENTION_CODEC,
         state,
         {
             "d_model": d_model,
@@ -149,6 +153,8 @@ class MlpState(_TypedDict):
 
 
 def mlp_to_state_dict(obj: _transformer.Mlp) -> MlpState:
+    if type(obj) is not _transformer.Mlp:
+        raise _codec.other_class(obj, _transformer.Mlp)
     return {
         "gate": obj.gate,
         "up": obj.up,
@@ -184,7 +190,7 @@ def mlp_from_state_dict(
     d_model: int | None = None,
     d_ff: int | None = None,
 ) -> _transformer.Mlp:
-    return _codec.build(MLP, state, {"d_model": d_model, "d_ff": d_ff})
+    return _codec.build(MLP_CODEC, state, {"d_model": d_model, "d_ff": d_ff})
 
 
 def mlp_abstract(d_model: int, d_ff: int) -> _transformer.Mlp:
@@ -206,6 +212,8 @@ class BlockState(_TypedDict):
 
 
 def block_to_state_dict(obj: _transformer.Block) -> BlockState:
+    if type(obj) is not _transformer.Block:
+        raise _codec.other_class(obj, _transformer.Block)
     return {
         "attention_norm": norm_to_state_dict(obj.attention_norm),
         "attention": attention_to_state_dict(obj.attention),
@@ -267,7 +275,7 @@ def block_from_state_dict(
     d_ff: int | None = None,
 ) -> _transformer.Block:
     return _codec.build(
-        BLOCK,
+        BLOCK_CODEC,
         state,
         {
             "d_model": d_model,
@@ -309,6 +317,8 @@ class ParamsState(_TypedDict):
 
 
 def params_to_state_dict(obj: _transformer.Params) -> ParamsState:
+    if type(obj) is not _transformer.Params:
+        raise _codec.other_class(obj, _transformer.Params)
     return {
         "embedding": obj.embedding,
         "blocks": _codec.indexed([block_to_state_dict(x) for x in obj.blocks]),
@@ -402,7 +412,7 @@ def params_from_state_dict(
     d_ff: int | None = None,
 ) -> _transformer.Params:
     return _codec.build(
-        PARAMS,
+        PARAMS_CODEC,
         state,
         {
             "vocab": vocab,
@@ -455,6 +465,8 @@ class AdamStateParamsState(_TypedDict):
 def adam_state_params_to_state_dict(
     obj: _optax.AdamState[_transformer.Params],
 ) -> AdamStateParamsState:
+    if type(obj) is not _optax.AdamState:
+        raise _codec.other_class(obj, _optax.AdamState)
     return {
         "count": obj.count,
         "mu": params_to_state_dict(obj.mu),
@@ -575,7 +587,7 @@ def adam_state_params_from_state_dict(
     d_ff: int | None = None,
 ) -> _optax.AdamState[_transformer.Params]:
     return _codec.build(
-        ADAM_STATE_PARAMS,
+        ADAM_STATE_PARAMS_CODEC,
         state,
         {
             "vocab": vocab,
@@ -635,6 +647,8 @@ AdamWParamsScheduleStateState = _TypedDict(
 def adam_w_params_schedule_state_to_state_dict(
     obj: _optax.AdamW[_transformer.Params, _optax.ScheduleState],
 ) -> AdamWParamsScheduleStateState:
+    if type(obj) is not _optax.AdamW:
+        raise _codec.other_class(obj, _optax.AdamW)
     return {
         "0": adam_state_params_to_state_dict(obj.adam),
         "1": _generated_optax.empty_state_to_state_dict(obj.weight_decay),
@@ -739,7 +753,7 @@ def adam_w_params_schedule_state_from_state_dict(
     d_ff: int | None = None,
 ) -> _optax.AdamW[_transformer.Params, _optax.ScheduleState]:
     return _codec.build(
-        ADAM_W_PARAMS_SCHEDULE_STATE,
+        ADAM_W_PARAMS_SCHEDULE_STATE_CODEC,
         state,
         {
             "vocab": vocab,
@@ -788,6 +802,8 @@ class TrainStateState(_TypedDict):
 
 
 def train_state_to_state_dict(obj: _transformer.TrainState) -> TrainStateState:
+    if type(obj) is not _transformer.TrainState:
+        raise _codec.other_class(obj, _transformer.TrainState)
     return {
         "step": obj.step,
         "params": params_to_state_dict(obj.params),
@@ -906,7 +922,7 @@ def train_state_from_state_dict(
     d_ff: int | None = None,
 ) -> _transformer.TrainState:
     return _codec.build(
-        TRAIN_STATE,
+        TRAIN_STATE_CODEC,
         state,
         {
             "vocab": vocab,
@@ -1003,7 +1019,7 @@ SCHEMA = _codec.schema(
     _generated_optax.SCHEMA,
 )
 
-NORM = _codec.register(
+NORM_CODEC = _codec.register(
     _transformer.Norm,
     "treaty.schema.library.transformer:Norm",
     schemas=SCHEMA,
@@ -1015,7 +1031,7 @@ NORM = _codec.register(
     children=("scale",),
 )
 
-ATTENTION = _codec.register(
+ATTENTION_CODEC = _codec.register(
     _transformer.Attention,
     "treaty.schema.library.transformer:Attention",
     schemas=SCHEMA,
@@ -1027,7 +1043,7 @@ ATTENTION = _codec.register(
     children=("query", "key", "value", "out"),
 )
 
-MLP = _codec.register(
+MLP_CODEC = _codec.register(
     _transformer.Mlp,
     "treaty.schema.library.transformer:Mlp",
     schemas=SCHEMA,
@@ -1039,7 +1055,7 @@ MLP = _codec.register(
     children=("gate", "up", "down"),
 )
 
-BLOCK = _codec.register(
+BLOCK_CODEC = _codec.register(
     _transformer.Block,
     "treaty.schema.library.transformer:Block",
     schemas=SCHEMA,
@@ -1051,7 +1067,7 @@ BLOCK = _codec.register(
     children=("attention_norm", "attention", "mlp_norm", "mlp"),
 )
 
-PARAMS = _codec.register(
+PARAMS_CODEC = _codec.register(
     _transformer.Params,
     "treaty.schema.library.transformer:Params",
     schemas=SCHEMA,
@@ -1079,7 +1095,7 @@ PARAMS = _codec.register(
     children=("embedding", "blocks", "final_norm"),
 )
 
-ADAM_STATE_PARAMS = _codec.register(
+ADAM_STATE_PARAMS_CODEC = _codec.register(
     _optax.AdamState[_transformer.Params],
     "treaty.schema.library.optax:AdamState[treaty.schema.library.transformer:Params]",
     schemas=SCHEMA,
@@ -1107,7 +1123,7 @@ ADAM_STATE_PARAMS = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-ADAM_W_PARAMS_SCHEDULE_STATE = _codec.register(
+ADAM_W_PARAMS_SCHEDULE_STATE_CODEC = _codec.register(
     _optax.AdamW[_transformer.Params, _optax.ScheduleState],
     "treaty.schema.library.optax:AdamW[treaty.schema.library.transformer:Params, treaty.schema.library.optax:ScheduleState]",
     schemas=SCHEMA,
@@ -1135,7 +1151,7 @@ ADAM_W_PARAMS_SCHEDULE_STATE = _codec.register(
     children=("adam", "weight_decay", "learning_rate"),
 )
 
-TRAIN_STATE = _codec.register(
+TRAIN_STATE_CODEC = _codec.register(
     _transformer.TrainState,
     "treaty.schema.library.transformer:TrainState",
     schemas=SCHEMA,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from treaty.generator._generate import Module, read_modules, text_of
+from treaty.generator._generate import read_modules, text_of, with_used
 from treaty.generator._project import Project
 from treaty.schema import TreatyError
 
@@ -30,27 +30,8 @@ def build_outputs(root: Path) -> list[Output]:
             raise TreatyError(_NO_MODULES)
         return [
             Output(project.output_root(module.name, module.file) / module.output, module.output, text_of(module))
-            for module in _with_used(read_modules(project.modules, project), project)
+            for module in with_used(read_modules(project.modules, project), project)
         ]
     except TreatyError as error:
         lines = "\n".join(f"  {line}" for line in str(error).splitlines())
         raise TreatyError(f"treaty could not generate the code of this project:\n{lines}") from error
-
-
-def _with_used(found: list[Module], project: Project) -> list[Module]:
-    """The modules and those of the same project that they use: listed or not, the distribution must import."""
-    known = {module.name for module in found}
-    pending = found
-    while pending:
-        used = {name for module in pending for name in module.uses()} - known
-        own = sorted(name for name in used if _is_own(name, project))
-        pending = read_modules(own, project) if own else []
-        known.update(own)
-        found = [*found, *pending]
-    return found
-
-
-def _is_own(module: str, project: Project) -> bool:
-    """Whether the project has the module's source; installed packages bring their own generated code."""
-    paths = [Path(root, *module.split(".")) for root in project.search_path]
-    return any(path.with_suffix(".py").is_file() or (path / "__init__.py").is_file() for path in paths)

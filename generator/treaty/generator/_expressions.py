@@ -116,6 +116,8 @@ def abstract(scope: ModuleScope, owner: str, type: ir.Type, default: str | None 
     if isinstance(type, ir.Enum):
         chosen = default.rpartition(".")[2] if default and default.startswith(type.symbol) else type.members[0]
         return Text(f"{scope.symbol(type.symbol)}.{chosen}")
+    if isinstance(type, ir.Optional) and default == "None":
+        return Text("None")
     if isinstance(type, ir.Optional):
         return Text("None") if left_out(scope.schema, owner, type.item) else abstract(scope, owner, type.item)
     if isinstance(type, ir.Node):
@@ -223,4 +225,4 @@ def _literal_default(default: str | None) -> str | None:
         value = ast.literal_eval(default or "")
     except (ValueError, SyntaxError):
         return None
-    return literal(value) if isinstance(value, str) else repr(value).replace("b'", 'b"').replace("'", '"')
+    return literal(value) if isinstance(value, (str, bytes)) else repr(value)

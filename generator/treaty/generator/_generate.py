@@ -27,6 +27,7 @@ class Module:
 
     name: str
     file: str
+    roots: tuple[str, ...]
     classes: tuple[ir.Class, ...]
     generated: dict[str, str]
 
@@ -83,15 +84,34 @@ def read_modules(names: Iterable[str], project: Project) -> list[Module]:
         answers = json.loads(result.read_text())
     problems = [problem for answer in answers.values() for problem in answer.get("problems", ())]
     if problems:
-        raise SchemaError(*problems)
+        raise SchemaError(*dict.fromkeys(problems))  # a class that two modules use is read twice
     return [
-        Module(name, data["file"], tuple(map(class_from_data, data["classes"])), data["generated"])
+        Module(
+            name,
+            data["file"],
+            tuple(data["roots"]),
+            tuple(map(class_from_data, data["classes"])),
+            data["generated"],
+        )
         for name, data in answers.items()
     ]
 
 
+def with_used(found: list[Module], project: Project) -> list[Module]:
+    """The modules and those of the same project that they use: named or not, the code must import and be fresh."""
+    known = {module.name for module in found}
+    pending = found
+    while pending:
+        used = {name for module in pending for name in module.uses()} - known
+        own = sorted(name for name in used if _is_own(name, project))
+        pending = read_modules(own, project) if own else []
+        known.update(own)
+        found = [*found, *pending]
+    return found
+
+
 def text_of(module: Module) -> str:
-    return render(plan_module(module.name, module.classes, module.generated))
+    return render(plan_module(module.name, module.roots, module.classes, module.generated))
 
 
 def check_modules(modules: Iterable[Module], project: Project) -> list[Finding]:
@@ -120,7 +140,7 @@ def orphans(outputs: dict[Path, str], project: Project) -> list[tuple[Path, str]
             source = generated_from(path)
             if path in outputs or source is None:
                 continue
-            if source in outputs.values() or not _exists(source, project, path):
+            if source in outputs.values() or not (source in project.modules or _exists(source, project, path)):
                 found.append((path, f"orphan: generated from {source}, which no longer generates it; delete it"))
     return found
 
@@ -134,6 +154,12 @@ def generated_from(path: Path) -> str | None:
 
 def _exists(module: str, project: Project, beside: Path) -> bool:
     """Whether a schema module is still there, without importing it."""
-    roots = [*map(Path, project.search_path), *beside.parents]
+    roots = [*map(Path, project.search_path), *map(Path, sys.path), *beside.parents]
     name = module.replace(".", "/")
     return any((root / f"{name}.py").exists() or (root / name / "__init__.py").exists() for root in roots)
+
+
+def _is_own(module: str, project: Project) -> bool:
+    """Whether the project has the module's source; installed packages bring their own generated code."""
+    paths = [Path(root, *module.split(".")) for root in project.search_path]
+    return any(path.with_suffix(".py").is_file() or (path / "__init__.py").is_file() for path in paths)

@@ -17,10 +17,10 @@ def load(cls: Any) -> ModuleType:
     The source shows in tracebacks and in `inspect.getsource`, as if it were a file.
     """
     reader = Reader()
-    reader.root(cls)
+    root = reader.root(cls)
     classes = reader.classes()
     origin = typing.get_origin(cls) or cls
-    text = render(plan_module(origin.__module__, classes, {}, inject=True))
+    text = render(plan_module(origin.__module__, [root], classes, {}, inject=True))
     name = f"{origin.__module__}_treaty:{origin.__qualname__}"
     filename = f"<treaty {name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)

@@ -32,18 +32,25 @@ class ModuleScope:
 
     @classmethod
     def of(
-        cls, module: str, classes: tuple[ir.Class, ...], generated: Mapping[str, str], inject: bool
+        cls,
+        module: str,
+        roots: tuple[str, ...],
+        classes: tuple[ir.Class, ...],
+        generated: Mapping[str, str],
+        inject: bool,
     ) -> "ModuleScope":
         schema = lower(Schema("", classes))
-        emitted = [one for one in _children_first(schema) if inject or not external(one, module)]
+        outside = frozenset(one.id for one in classes if not inject and external(one, module))
+        emitted = _children_first(schema, roots, outside)
+        own = {one.id for one in emitted}
         return cls(
             module=module,
             schema=schema,
-            own_classes=[one for one in classes if inject or not external(one, module)],
+            own_classes=[one for one in classes if one.id in own],
             emitted=emitted,
             generated=generated,
             stems=stems(schema.classes, module),
-            aliases=module_aliases(_modules(module, schema, generated)),
+            aliases=module_aliases(_modules(module, schema, generated, outside)),
             sizes=all_sizes(schema),
             unsized=all_unsized(schema),
             unsure={
@@ -106,11 +113,11 @@ def external(cls: ir.Class, module: str) -> bool:
     return cls.kind == "state" and cls.module != module and "[" not in cls.id
 
 
-def _modules(module: str, schema: Schema, generated: Mapping[str, str]) -> Iterable[str]:
+def _modules(module: str, schema: Schema, generated: Mapping[str, str], outside: frozenset[str]) -> Iterable[str]:
     found = {module: None}
     for cls in schema.classes:
         found[cls.module] = None
-        if external(cls, module):
+        if cls.id in outside:
             found[generated[cls.module]] = None
         for one in cls.fields:
             for type in ir.every_type(one.type):
@@ -119,10 +126,10 @@ def _modules(module: str, schema: Schema, generated: Mapping[str, str]) -> Itera
     return list(found)
 
 
-def _children_first(schema: Schema) -> list[ir.Class]:
-    """Classes so that what a class uses stands above it, where recursion allows."""
+def _children_first(schema: Schema, roots: tuple[str, ...], outside: frozenset[str]) -> list[ir.Class]:
+    """The classes to emit, what a class uses above it where recursion allows; nothing below those outside."""
     ordered: dict[str, ir.Class] = {}
-    entered: set[str] = set()
+    entered: set[str] = set(outside)
 
     def visit(cls: ir.Class) -> None:
         if cls.id in entered:
@@ -133,6 +140,6 @@ def _children_first(schema: Schema) -> list[ir.Class]:
                 visit(schema[node.cls])
         ordered[cls.id] = cls
 
-    for cls in schema.classes:
-        visit(cls)
+    for id in roots:
+        visit(schema[id])
     return list(ordered.values())

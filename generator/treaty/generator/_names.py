@@ -1,14 +1,20 @@
 """Names in generated modules: of functions, of locals, and of imported modules."""
 
+import builtins
 import keyword
 import re
 from collections.abc import Iterable
 from typing import Final
 
 from treaty.schema import SchemaError, ir
+from treaty.schema.dtypes import BY_NAME
 
-# Locals and builtins that generated functions use, and so no dim may shadow.
-_TAKEN: Final = frozenset({"state", "put", "obj", "found", "range", "tuple", "list", "dict", "str", "int", "len"})
+# Locals of generated functions, which no dim may shadow; nor may it shadow a builtin.
+_TAKEN: Final = frozenset({"state", "put", "obj", "found", "size", *dir(builtins)})
+# Aliases of imports that generated modules make themselves, and the constants that hold dtypes.
+_RESERVED: Final = frozenset(
+    {"_np", "_jax", "_codec", "_ml_dtypes", "_TypedDict", "_classes"} | {f"_{name}" for name in BY_NAME}
+)
 
 
 def short(id: str) -> str:
@@ -30,36 +36,52 @@ def snake(id: str) -> str:
 
 
 def stems(classes: Iterable[ir.Class], home: str) -> dict[str, tuple[str, str]]:
-    """(function stem, class stem) of every class. Two of one module must differ; borrowed ones are numbered."""
+    """(function stem, class stem) of every class.
+
+    Code of @state classes is found by its stem, from other modules too, so two of one module must differ; what is
+    emitted on the way (generics filled in, tuples, classes of other libraries) is numbered where it must be.
+    """
     taken: dict[str, str] = {}
     found: dict[str, tuple[str, str]] = {}
-
-    def owned(cls: ir.Class) -> bool:
-        """Other modules find the code of such a class by its stem, so it cannot be numbered."""
-        return cls.kind == "state" and cls.module == home and "[" not in cls.id
-
-    for cls in sorted(classes, key=lambda cls: not owned(cls)):
-        stem, number = snake(cls.id), 1
-        while (name := stem if number == 1 else f"{stem}_{number}") in taken:
-            if owned(cls):
-                raise SchemaError(
-                    f"{cls.qualname} and {short(taken[name])} of {home} would both generate {name}_read; rename one"
-                )
-            number += 1
-        taken[name] = cls.id
-        found[cls.id] = (name, pascal(cls.id) + ("" if number == 1 else str(number)))
+    for cls in sorted(classes, key=lambda cls: not _findable(cls)):
+        stem, title, number = snake(_title(cls)), pascal(_title(cls)), ""
+        if _findable(cls) and cls.module != home:
+            found[cls.id] = (stem, title)  # used through its own module's name
+            continue
+        while f"{stem}{number}" in taken or f"{title}{number}" in taken:
+            if _findable(cls):
+                other = short(taken.get(stem) or taken[title])
+                raise SchemaError(f"{cls.qualname} and {other} of {home} would both generate {stem}_read; rename one")
+            number = str(int(number.lstrip("_") or 1) + 1)
+        name = (f"{stem}_{number}" if number else stem, f"{title}{number}")
+        taken |= {f"{stem}{number}": cls.id, name[1]: cls.id}
+        found[cls.id] = name
     return found
+
+
+def _findable(cls: ir.Class) -> bool:
+    return cls.kind == "state" and "[" not in cls.id
+
+
+def _title(cls: ir.Class) -> str:
+    """What a class is called after: a class of another library by its own name, whatever its fields are here."""
+    if cls.kind == "keywords":
+        return "keywords"
+    return cls.symbol if cls.kind == "foreign" else cls.id
 
 
 def local(dim: str) -> str:
     """A dim as a parameter: its own name, unless Python or the generated code needs that name."""
-    return f"{dim}_" if keyword.iskeyword(dim) or dim in _TAKEN or dim.startswith("_") or _loop(dim) else dim
+    taken = keyword.iskeyword(dim) or dim in _TAKEN or dim.startswith("_") or dim.endswith("_") or _emitted(dim)
+    return f"{dim}_" if taken else dim
 
 
-def literal(text: str) -> str:
+def literal(value: str | bytes) -> str:
     """A string as Python source, in the quotes a formatter would choose."""
-    quoted = repr(text)
-    return f'"{quoted[1:-1]}"' if quoted[0] == "'" and '"' not in quoted else quoted
+    quoted = repr(value)
+    start = 1 if isinstance(value, bytes) else 0
+    single = quoted[start] == "'" and '"' not in quoted
+    return f'{quoted[:start]}"{quoted[start + 1 : -1]}"' if single else quoted
 
 
 def loop_variable(depth: int) -> str:
@@ -73,13 +95,15 @@ def module_aliases(modules: Iterable[str]) -> dict[str, str]:
         parts = module.split(".")
         for start in range(len(parts) - 1, -1, -1):
             alias = "_" + "_".join(parts[start:]).strip("_")
-            if alias not in found.values() and alias not in ("_np", "_jax", "_codec"):
+            if alias not in found.values() and alias not in _RESERVED:
                 break
-        while alias in found.values() or alias in ("_np", "_jax", "_codec"):
+        while alias in found.values() or alias in _RESERVED:
             alias += "_"
         found[module] = alias
     return found
 
 
-def _loop(name: str) -> bool:
-    return re.fullmatch(r"[kx]\d*", name) is not None
+def _emitted(name: str) -> bool:
+    """Whether generated code may use the name: loop variables, steps of a path, functions."""
+    function = r"\w+_(read|new|abstract|to_state_dict|from_state_dict|peek_\w+)|\w+_CODEC|SCHEMA"
+    return re.fullmatch(rf"(k|x|at)\d*|{function}", name) is not None

@@ -14,9 +14,11 @@ from typing import Any
 
 import attrs
 
+import treaty.schema
 from treaty.schema import SchemaError
 from treaty.schema._declare import version_of
 from treaty.schema._read import Reader
+from treaty.schema._read import relative as _relative
 from treaty.schema.ir import class_to_data
 from treaty.schema.modules import generated_name
 
@@ -39,12 +41,12 @@ def read(name: str) -> dict[str, Any]:
     if not found:
         raise SchemaError(f"{name}: no class declared with @state, so there is nothing to generate")
     reader = Reader()
-    for cls in found:
-        reader.root(cls)
+    root_ids = [reader.root(cls) for cls in found]
     classes = reader.classes()
     homes = {cls.module for cls in classes if cls.kind == "state"} | {name}
     return {
         "file": inspect.getsourcefile(module) or "",
+        "roots": root_ids,
         "classes": [class_to_data(cls) for cls in classes],
         "generated": {home: generated_name(home) for home in sorted(homes)},
     }
@@ -54,14 +56,29 @@ def main(result: str, *modules: str) -> None:
     answers: dict[str, Any] = {}
     for name in modules:
         try:
+            importlib.import_module(name)
+        except Exception as error:  # the module is user code: importing it can raise anything
+            answers[name] = {"problems": _import_problems(name, error)}
+            continue
+        try:
             answers[name] = read(name)
         except SchemaError as error:
             answers[name] = {"problems": list(error.problems)}
-        except Exception as error:  # the module is user code: importing it can raise anything
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{last.filename}:{last.lineno}"
-            answers[name] = {"problems": [f"{name}: cannot be imported: {type(error).__name__}: {error} ({where})"]}
     Path(result).write_text(json.dumps(answers))
+
+
+def _import_problems(module: str, error: Exception) -> list[str]:
+    """What went wrong in the user's own code, by the last line of theirs that ran."""
+    ours = (str(Path(__file__).parent), str(Path(treaty.schema.__file__).parent))
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen", *ours)) and "importlib" not in frame.filename
+    ]
+    where = f"{_relative(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
+    if isinstance(error, SchemaError):
+        return [f"{where}{problem}" for problem in error.problems]
+    return [f"{where}{module}: cannot be imported: {type(error).__name__}: {error}"]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """`treaty generate` and `treaty check`."""
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -9,7 +8,7 @@ from typing import Any
 
 import click
 
-from treaty.generator._generate import Module, check_modules, orphans, read_modules, text_of
+from treaty.generator._generate import Module, check_modules, orphans, read_modules, text_of, with_used
 from treaty.generator._project import Project, show
 from treaty.generator._write import write_file
 from treaty.schema import TreatyError
@@ -42,12 +41,12 @@ def generate(modules: tuple[str, ...]) -> None:
     """Write the generated code of schema modules.
 
     MODULE is a dotted name, such as my.state; without any, those of [tool.treaty] in pyproject.toml. Schema modules
-    that these use and that have no generated code yet are generated too. The code of my/state.py goes to
+    of the same project that these use are generated too. The code of my/state.py goes to
     my/state_treaty.py, or where the schema module says `__treaty__ = "pkg.mod"`. Generated files that no longer
     belong to anything are removed.
     """
     project = Project.find()
-    found = _with_missing(_read(modules, project), project)
+    found = _read(modules, project)
     outputs: dict[Path, str] = {}
     for module in found:
         path = project.output_root(module.name, module.file) / module.output
@@ -81,29 +80,4 @@ def _read(modules: tuple[str, ...], project: Project) -> list[Module]:
     names = modules or project.modules
     if not names:
         raise TreatyError(_NO_MODULES)
-    return read_modules(names, project)
-
-
-def _with_missing(found: list[Module], project: Project) -> list[Module]:
-    """The modules, and those they use whose generated code is not there yet: it would not import otherwise."""
-    known = {module.name for module in found}
-    pending = list(found)
-    while pending:
-        module = pending.pop()
-        missing = [name for name in module.uses() if name not in known and not _has_code(module, name, project)]
-        for used in read_modules(missing, project) if missing else []:
-            known.add(used.name)
-            found = [*found, used]
-            pending.append(used)
-    return found
-
-
-def _has_code(module: Module, used: str, project: Project) -> bool:
-    target = module.generated[used]
-    sys.path[:0] = project.search_path
-    try:
-        return importlib.util.find_spec(target) is not None
-    except ModuleNotFoundError:
-        return False
-    finally:
-        del sys.path[: len(project.search_path)]
+    return with_used(read_modules(names, project), project)

@@ -1,6 +1,7 @@
 """Decides what a generated module contains; the templates only lay it out."""
 
 import json
+import keyword
 from collections.abc import Iterable, Mapping
 
 from attrs import frozen
@@ -68,10 +69,18 @@ class ModulePlan:
 
 
 def plan_module(
-    module: str, classes: Iterable[ir.Class], generated: Mapping[str, str], *, inject: bool = False
+    module: str,
+    roots: Iterable[str],
+    classes: Iterable[ir.Class],
+    generated: Mapping[str, str],
+    *,
+    inject: bool = False,
 ) -> ModulePlan:
-    """The plan of one generated module. `generated` maps modules of used classes to where their code lives."""
-    scope = ModuleScope.of(module, tuple(classes), generated, inject)
+    """The plan of one generated module: the code of its roots and of what they use.
+
+    `generated` maps modules of used classes to where their code lives; with `inject` all code is in this one.
+    """
+    scope = ModuleScope.of(module, tuple(roots), tuple(classes), generated, inject)
     records = [_record(scope, cls) for cls in scope.emitted]
     return ModulePlan(
         source=module,
@@ -96,7 +105,7 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
         title=short(cls.id),
         state_name=state_name,
         state_fields=fields,
-        by_call=any(not one.key.isidentifier() or one.key in _BUILTIN_TYPES for one in fields),
+        by_call=any(not _plain_name(one.key) for one in fields),
         write_signature=_signature(f"{stem}_to_state_dict", [f"obj: {object_type}"], state_name),
         write=_write(scope, cls),
         peeks=_peeks(scope, cls, stem, state_name),
@@ -114,6 +123,11 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
     )
 
 
+def _plain_name(key: str) -> bool:
+    """Whether a key can be a line of a class body: a name, and not of a type that the lines below may need."""
+    return key.isidentifier() and not keyword.iskeyword(key) and key not in _BUILTIN_TYPES
+
+
 def _signature(name: str, parameters: list[str], returns: str) -> list[str]:
     return lay_out("", Call(f"def {name}", tuple(map(Text, parameters))), f" -> {returns}:", 0)
 
@@ -123,7 +137,12 @@ def _new(stem: str, object_type: str) -> list[str]:
 
 
 def _write(scope: ModuleScope, cls: ir.Class) -> list[str]:
-    guard = [f"_codec.check_partial(obj, {scope.symbol(cls.symbol)})"] if cls.kind == "partial" else []
+    guard = []
+    if cls.kind == "partial":
+        guard = [f"_codec.check_partial(obj, {scope.symbol(cls.symbol)})"]
+    elif cls.kind in ("state", "attrs", "namedtuple"):
+        symbol = scope.symbol(cls.symbol)
+        guard = [f"if type(obj) is not {symbol}:", f"    raise _codec.other_class(obj, {symbol})"]
     values = {one.key: ex.write(scope, one.type, _attribute(cls, one)) for one in cls.fields}
     return [*guard, *_entries(values)]
 
@@ -201,15 +220,24 @@ def _construct(scope: ModuleScope, cls: ir.Class, values: Mapping[str, Expressio
 
 def _build(cls: ir.Class, stem: str) -> list[str]:
     given = Call("", tuple(Text(f"{literal(dim)}: {local(dim)}") for dim in cls.dims), "{}")
-    return lay_out("return ", Call("_codec.build", (Text(stem.upper()), Text("state"), given)), "", 0)
+    call = Call("_codec.build", (Text(f"{stem.upper()}_CODEC"), Text("state"), given))
+    return [line[4:] for line in lay_out("return ", call, "", 4)]
 
 
 def _abstract(scope: ModuleScope, cls: ir.Class) -> list[str]:
     defined = dict(cls.definitions)
+    used = {name for size in (*ir.sizes(cls), *defined.values()) for name in names(size)}
+    untied = {
+        name
+        for one in cls.fields
+        for node in ir.nodes(one.type)
+        for name in scope.sizes[node.cls]
+        if name not in dict(node.ties)
+    }
     lines = [
         f"{local(dim)} = {size_text(defined[dim], frozenset())}"
         for dim in definition_order(defined)
-        if any(dim in names(size) for size in ir.sizes(cls))
+        if dim in used | untied
     ]
     values = {one.name: ex.abstract(scope, cls.id, one.type, one.default) for one in cls.fields}
     if cls.kind in ("state", "attrs"):
@@ -236,7 +264,7 @@ def _register(scope: ModuleScope, cls: ir.Class, stem: str, object_type: str) ->
         if values or name == "children":
             args.append(Keyword(name, Call("", tuple(Text(literal(value)) for value in values))))
     inner = [line for arg in args for line in lay_out("", arg, ",", 4)]
-    return [f"{stem.upper()} = _codec.register(", *inner, ")"]
+    return [f"{stem.upper()}_CODEC = _codec.register(", *inner, ")"]
 
 
 def _exploded(head: str, args: list[Expression], tail: str) -> list[str]:

@@ -126,7 +126,11 @@ def transfer(pending: Sequence[Any]) -> list[jax.Array]:
                 f"{jax.dtypes.canonicalize_dtype(leaf.dtype)}; "
                 'set jax_enable_x64, declare the field np.ndarray, or pass into="numpy"'
             )
-    arrays: list[jax.Array] = jax.device_put([np.asarray(leaf) for leaf in pending])
+    try:
+        arrays: list[jax.Array] = jax.device_put([np.asarray(leaf) for leaf in pending])
+    except (TypeError, ValueError, jax.errors.JaxRuntimeError) as error:
+        dtypes = ", ".join(sorted({str(leaf.dtype) for leaf in pending}))
+        raise TreatyError(f'JAX cannot place arrays of {dtypes} on this device; pass into="numpy": {error}') from error
     return arrays
 
 

@@ -15,7 +15,7 @@ from treaty.runtime._arrays import is_array
 from treaty.runtime._errors import Mismatch, Path
 from treaty.runtime._scalars import CHECKS
 from treaty.schema import Schema, ir
-from treaty.schema.dims import Dim, Int, definition_order, evaluate
+from treaty.schema.dims import Dim, Int, definition_order, evaluate, names
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
 from treaty.schema.sources import Each, Item, Present, Source, sources
 
@@ -136,6 +136,11 @@ class _Walker:
             if value is not None and env[name] is not None and env[name] != value:
                 wrong.append(Mismatch(f"{name}={value} by {name}={size}", f"{name}={env[name]}", path))
             env[name] = value
+        wrong += [
+            Mismatch(f"{size} to be a size", "division by zero", path)
+            for size in ir.sizes(cls)
+            if evaluate(size, env) is None and all(env.get(name) is not None for name in names(size))
+        ]
         wrong += [
             Mismatch(f"{name} of 0 or more", f"{name}={size}", path) for name, size in env.items() if (size or 0) < 0
         ]

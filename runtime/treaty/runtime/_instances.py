@@ -6,12 +6,13 @@ Setting slots directly is twice as fast as `__init__`, and an unflatten that ran
 import linecache
 from collections.abc import Callable, Mapping
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 import attrs
 from jax.tree_util import GetAttrKey, register_pytree_with_keys
 
+_CACHED_HASH: Final = "_attrs_cached_hash"  # attrs' own name for it
 _registered: WeakSet[type] = WeakSet()
 
 
@@ -20,7 +21,7 @@ def constructor(cls: type) -> Callable[..., Any]:
     if not attrs.has(cls) or _does_more(cls):
         return cls
     values = {one.name: str(one.alias) for one in attrs.fields(cls)}
-    return _compile(cls, "construct", list(values.values()), _store(values))
+    return _compile(cls, "construct", list(values.values()), _store(cls, values))
 
 
 def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...]) -> None:
@@ -30,7 +31,7 @@ def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...
     _registered.add(cls)
     metadata = _tuple([f"obj.{name}" for name in static]) if static else "None"
     values = _tuple([f"obj.{name}" for name in children])
-    pairs = _tuple([f"(key_{name}, obj.{name})" for name in children])
+    pairs = _tuple([f"(_t_key_{name}, obj.{name})" for name in children])
     names = {name: f"v_{name}" for name in (*children, *static)}
     unpack = [f"{_tuple([f'v_{name}' for name in children])} = children"] if children else []
     unpack += [f"{_tuple([f'v_{name}' for name in static])} = static"] if static else []
@@ -38,7 +39,7 @@ def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...
         register_pytree_with_keys(
             cls,
             _compile(cls, "flatten_with_keys", ["obj"], [f"return {pairs}, {metadata}"]),
-            _compile(cls, "unflatten", ["static", "children"], [*unpack, *_store(names)]),
+            _compile(cls, "unflatten", ["static", "children"], [*unpack, *_store(cls, names)]),
             _compile(cls, "flatten", ["obj"], [f"return {values}, {metadata}"]),
         )
     except ValueError as error:
@@ -48,15 +49,24 @@ def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...
 
 def _does_more(cls: type) -> bool:
     """Whether `__init__` checks, converts or computes: then restoring runs it."""
-    code = getattr(cls.__dict__.get("__init__"), "__code__", None)
+    init = cls.__dict__.get("__init__")
+    code = getattr(getattr(init, "__wrapped__", init), "__code__", None)
     by_attrs = code is not None and code.co_filename.startswith("<attrs generated")
     hooks = hasattr(cls, "__attrs_post_init__") or hasattr(cls, "__attrs_pre_init__")
     return not by_attrs or hooks or any(one.validator or one.converter for one in attrs.fields(cls))
 
 
-def _store(values: Mapping[str, str]) -> list[str]:
-    """The lines that make an instance with these attributes."""
-    return ["obj = new(cls)", *(f"set_{name}(obj, {value})" for name, value in values.items()), "return obj"]
+def _store(cls: type, values: Mapping[str, str]) -> list[str]:
+    """The lines that make an instance with these attributes. Names begin with _t_: parameters are the user's."""
+    lines = ["_t_obj = _t_new(_t_cls)"]
+    lines += [f"_t_set_{name}(_t_obj, {value})" for name, value in values.items()]
+    if _caches_hash(cls):
+        lines.append(f"_t_setattr(_t_obj, {_CACHED_HASH!r}, None)")
+    return [*lines, "return _t_obj"]
+
+
+def _caches_hash(cls: type) -> bool:
+    return _CACHED_HASH in getattr(getattr(cls.__hash__, "__code__", None), "co_names", ())
 
 
 def _tuple(items: list[str]) -> str:
@@ -66,9 +76,9 @@ def _tuple(items: list[str]) -> str:
 def _compile(cls: type, name: str, parameters: list[str], body: list[str]) -> Callable[..., Any]:
     """A function from its lines, with its source where tracebacks look for it."""
     fields = [one.name for one in attrs.fields(cls)]
-    scope: dict[str, Any] = {"cls": cls, "new": object.__new__}
-    scope |= {f"set_{field}": _setter(cls, field) for field in fields}
-    scope |= {f"key_{field}": GetAttrKey(field) for field in fields}
+    scope: dict[str, Any] = {"_t_cls": cls, "_t_new": object.__new__, "_t_setattr": object.__setattr__}
+    scope |= {f"_t_set_{field}": _setter(cls, field) for field in fields}
+    scope |= {f"_t_key_{field}": GetAttrKey(field) for field in fields}
     source = "\n    ".join([f"def {name}({', '.join(parameters)}):", *body]) + "\n"
     filename = f"<treaty {name} of {cls.__module__}.{cls.__qualname__}>"
     exec(compile(source, filename, "exec"), scope)

@@ -1,8 +1,5 @@
 """Which generated code serves a class: registered codecs, and how one is found when it is not there yet."""
 
-import importlib
-import importlib.util
-import sys
 import typing
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -12,7 +9,7 @@ from attrs import frozen
 
 from treaty.runtime._errors import CodecError
 from treaty.schema import Schema, schema_of
-from treaty.schema.modules import generated_name
+from treaty.schema.modules import import_generated
 
 _T = TypeVar("_T")
 
@@ -71,7 +68,7 @@ def codec_of_instance(obj: Any) -> Codec[Any]:
         return found
     if not getattr(cls, "__parameters__", ()):
         return codec_of_class(cls)
-    _import_once(cls)
+    import_generated(cls.__module__)
     codecs = [codec for (origin, _), codec in _codecs.items() if origin is cls]
     typed = [codec for codec in codecs if "[" in codec.id]
     if len(typed) == 1:
@@ -83,24 +80,11 @@ def codec_of_instance(obj: Any) -> Codec[Any]:
 
 
 def _import(cls: type, id: str) -> Codec[Any]:
-    _import_once(cls)
+    import_generated(cls.__module__)
     try:
         return _codecs[cls, id]
     except KeyError:
         raise CodecError(_missing(cls, id)) from None
-
-
-def _import_once(cls: type) -> None:
-    name = generated_name(cls.__module__)
-    if name not in sys.modules and _exists(name):
-        importlib.import_module(name)
-
-
-def _exists(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _missing(cls: type, id: str) -> str:

@@ -79,6 +79,8 @@ def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: In
     for name in dims:
         if name not in codec.dims:
             raise TreatyError(f"{codec.id} has no dim {name!r}; its dims: {', '.join(codec.dims) or 'none'}")
+        if type(dims[name]) not in (int, type(None)):
+            raise TreatyError(f"dims={{{name!r}: {dims[name]!r}}}: expected an int")
     values = [dims.get(name) for name in codec.dims]
     pending: list[Any] = []
     try:

@@ -74,7 +74,7 @@ Keywords: TypeAlias = "dict[str, Any]"
 
 _struct: Callable[..., object] = jax.ShapeDtypeStruct
 
-_index = [str(i) for i in range(1024)]  # keys of sequences, made once
+_index = [str(i) for i in range(1024)]  # keys of sequences, made once; replaced as a whole, never changed
 
 
 def schema(text: str, *uses: Callable[[], Schema]) -> Callable[[], Schema]:
@@ -118,9 +118,14 @@ def constructor(cls: Callable[_P, _T]) -> Callable[_P, _T]:
 def indexed(items: Iterable[_T]) -> dict[str, _T]:
     """A sequence in state-dict form: keys "0", "1", …"""
     values = items if isinstance(items, (list, tuple)) else list(items)
-    while len(_index) < len(values):
-        _index.extend(str(i) for i in range(len(_index), 2 * len(_index)))
-    return dict(zip(_index, values, strict=False))
+    return dict(zip(_keys(len(values)), values, strict=False))
+
+
+def _keys(count: int) -> list[str]:
+    global _index
+    if len(_index) < count:
+        _index = [str(i) for i in range(2 * count)]
+    return _index
 
 
 def empty(state: object) -> None:
@@ -133,10 +138,7 @@ def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
     """The items of a sequence in order."""
     if type(state) is not dict or (length is not None and len(state) != length):
         raise Mismatch
-    count = len(state)
-    if count > len(_index):
-        indexed(range(count))
-    return [state[key] for key in _index[:count]]
+    return [state[key] for key in _keys(len(state))[: len(state)]]
 
 
 def entries(state: Mapping[str, _T], length: int | None = None) -> Mapping[str, _T]:
@@ -206,6 +208,11 @@ def check_partial(value: Partial, func: Callable[..., Any]) -> None:
 def partial(func: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Partial:
     make: Callable[..., Partial] = Partial
     return make(func, *args, **keywords)
+
+
+def other_class(obj: object, cls: type) -> StateMismatchError:
+    """An instance of a subclass where its base is declared: what the subclass adds would be lost."""
+    return StateMismatchError([errors.Mismatch(cls.__qualname__, f"an instance of {type(obj).__qualname__}", ())])
 
 
 def attribute(obj: object, name: str) -> Any:

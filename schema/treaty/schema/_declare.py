@@ -9,7 +9,8 @@ from attrs import frozen
 
 from treaty.schema import dtypes
 from treaty.schema._errors import SchemaError
-from treaty.schema.dims import Dim, Expr, Int, names, parse_dims, parse_expr
+from treaty.schema.dims import Dim, Expr, Int, parse_dims, parse_expr
+from treaty.schema.modules import import_code_on_first_use
 
 _T = TypeVar("_T")
 _METADATA: Final = "treaty"
@@ -69,6 +70,7 @@ def state(cls: type[_T] | None = None, /, *, version: int = 1) -> type[_T] | Cal
     def decorate(cls: type[_T]) -> type[_T]:
         built = attrs.frozen(eq=False, kw_only=True)(cls)
         setattr(built, _STATE, version)
+        import_code_on_first_use(built)
         return built
 
     return decorate if cls is None else decorate(cls)
@@ -164,7 +166,4 @@ def _size(where: str, size: "str | int") -> Expr:
         return Int(size)
     if not isinstance(size, str):
         raise SchemaError(f"{where}: expected a name, an int or an expression, got {type(size).__name__}")
-    expr = parse_expr(size)
-    if not isinstance(expr, Int) and not list(names(expr)):  # pragma: no branch
-        raise SchemaError(f"{where}: expected a name, an int or an expression")
-    return expr
+    return parse_expr(size)

@@ -11,6 +11,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -68,7 +69,7 @@ class Reader:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
         if self._problems:
             raise SchemaError(*self._problems)
-        return settle(self._raw, _ALL)
+        return settle(self._raw, _ALL, {id: str(_Place(self.objects.get(cls.symbol))) for id, cls in self._raw.items()})
 
     def _symbol(self, value: Any) -> str:
         symbol = symbol_of(value)
@@ -122,6 +123,8 @@ class Reader:
             return self._type(_evaluate(annotation, place.cls), scope, place)
         if typing.get_origin(annotation) is typing.Annotated:
             return self._annotated(annotation, scope, place)
+        if typing.get_origin(annotation) is typing.Required:
+            return self._type(typing.get_args(annotation)[0], scope, place)
         if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):
             return _array(annotation)
         if annotation in (Any, object) or _is_pytree(annotation):
@@ -131,6 +134,10 @@ class Reader:
         if isinstance(annotation, type) and issubclass(annotation, np.generic):
             return ir.NumpyScalar(_numpy_scalar(annotation))
         if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+            if issubclass(annotation, enum.Flag) or not annotation.__members__:
+                raise SchemaError(
+                    f"cannot store {_show(annotation)}: a member has no one name; write an Enum with members, or int"
+                )
             return ir.Enum(self._symbol(annotation), tuple(annotation.__members__))
         return self._container(annotation, scope, place)
 
@@ -141,6 +148,8 @@ class Reader:
             if len(inner) != 1 or len(args) != 2:
                 raise SchemaError(f"union {_show(annotation)}: {_UNION}")
             return ir.Optional(self._type(inner[0], scope, place))
+        if annotation in (typing.List, typing.Tuple, typing.Dict):  # noqa: UP006 - what people wrote
+            raise SchemaError(_refuse(origin))
         if origin is list:
             return ir.Sequence(self._type(args[0], scope, place), immutable=False)
         if origin is tuple:
@@ -198,7 +207,8 @@ class Reader:
         if missing := [name for name in expected if name not in given.types]:
             raise SchemaError(f"Fields(...): no type for {', '.join(missing)} of {origin.__name__}")
         types = {name: given.types[name] for name in expected}
-        return self._inline(self._symbol(origin), "foreign", types, scope, place)
+        aliases = {one.name: str(one.alias) for one in attrs.fields(origin)} if attrs.has(origin) else {}
+        return self._inline(self._symbol(origin), "foreign", types, scope, place, aliases)
 
     def _partial(self, given: Fields, scope: _Scope, place: "_Place") -> ir.Type:
         if "func" not in given.types or set(given.types) - {"func", "args", "keywords"}:
@@ -211,17 +221,19 @@ class Reader:
         return ir.Partial(self._symbol(func), ir.Tuple(args), keywords)
 
     def _inline(
-        self, symbol: str, kind: str, annotations: Mapping[str, Any], scope: _Scope, place: "_Place"
+        self,
+        symbol: str,
+        kind: str,
+        annotations: Mapping[str, Any],
+        scope: _Scope,
+        place: "_Place",
+        aliases: Mapping[str, str] = MappingProxyType({}),
     ) -> ir.Node:
-        """A class that exists only at this field; ids carry a counter where one field has several."""
-        base = f"{symbol_of(place.cls)}.{place.field}"
-        id, count = base, 1
-        while id in self._raw:
-            count += 1
-            id = f"{base}#{count}"
-        self._raw[id] = ir.Class(id, symbol, kind, (), ())
-        fields = [ir.Field(name, name, name, self._type(one, scope, place)) for name, one in annotations.items()]
-        self._raw[id] = attrs.evolve(self._raw[id], fields=tuple(fields))
+        """A class described in place. Its id is its content: the same description is the same class."""
+        types = {name: self._type(one, scope, place) for name, one in annotations.items()}
+        id = f"{symbol}({', '.join(f'{name}: {_describe_argument(type)}' for name, type in types.items())})"
+        fields = tuple(ir.Field(name, name, aliases.get(name, name), type) for name, type in types.items())
+        self._raw[id] = ir.Class(id, symbol, kind, (), fields)
         return ir.Node(id, ((_ALL, Name(_ALL)),))
 
 
@@ -233,10 +245,12 @@ class _Place:
     field: str = ""
 
     def __str__(self) -> str:
+        if self.cls is None or isinstance(self.cls, dict):
+            return "fields given in place"
         try:
             file = inspect.getsourcefile(self.cls) or self.cls.__module__
             line = inspect.getsourcelines(self.cls)[1]
-            where = f"{_relative(file)}:{line}"
+            where = f"{relative(file)}:{line}"
         except (OSError, TypeError):
             where = str(self.cls.__module__)
         name = f"{self.cls.__qualname__}.{self.field}" if self.field else self.cls.__qualname__
@@ -278,10 +292,10 @@ def _default(value: Any) -> str | None:
         return None
     if isinstance(value, attrs.Factory):  # type: ignore[arg-type]
         return f"factory:{symbol_of(value.factory)}"
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return repr(value)
     if isinstance(value, enum.Enum):
         return f"{symbol_of(type(value))}.{value.name}"
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value)
     return f"value:{type(value).__qualname__}"
 
 
@@ -310,7 +324,7 @@ def _array(annotation: Any) -> ir.Type:
     dims = parse_dims(annotation.dim_str)
     names = annotation.dtypes
     if names == ("prng_key",):
-        return ir.Key(dims)
+        return _array_of(annotation.array_type, "key", dims)
     spelled = [name for name in names if name in dtypes.BY_NAME] if isinstance(names, (tuple, list)) else []
     if len(spelled) != 1:
         name = annotation.__name__.partition("[")[0]
@@ -324,9 +338,9 @@ def _array_of(array_type: Any, dtype: str, dims: tuple[Any, ...]) -> ir.Type:
     if not host and (jax is None or array_type is not jax.Array):
         raise SchemaError(f"array type {_show(array_type)}: expected jax.Array or np.ndarray")
     impl = dtypes.key_impl(dtype)
-    if impl is not None:
+    if impl is not None or dtype == "key":
         if host:
-            raise SchemaError(f"{dtype}: PRNG keys are jax arrays; write Annotated[Array, ...]")
+            raise SchemaError(f"{dtype}: PRNG keys are jax arrays; write Array, not np.ndarray")
         return ir.Key(dims, impl)
     return ir.Array(dtype, dims, host)
 
@@ -373,6 +387,9 @@ def _rebuild(type: ir.Type, change: Callable[[ir.Node], ir.Node]) -> ir.Type:
         return ir.Tuple(tuple(_rebuild(item, change) for item in type.items))
     if isinstance(type, ir.Dict):
         return attrs.evolve(type, value=_rebuild(type.value, change))
+    if isinstance(type, ir.Partial):
+        args = ir.Tuple(tuple(_rebuild(item, change) for item in type.args.items))
+        return attrs.evolve(type, args=args, keywords=change(type.keywords))
     return type
 
 
@@ -445,7 +462,8 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def _relative(file: str) -> str:
+def relative(file: str) -> str:
+    """A file as people write it: relative to here where it is below here."""
     relative = os.path.relpath(file)
     return file if relative.startswith("..") else relative
 

@@ -10,28 +10,32 @@ from treaty.schema.dims import Expr, Name, names
 from treaty.schema.sources import sources
 
 
-def settle(raw: Mapping[str, ir.Class], every: str) -> tuple[ir.Class, ...]:
-    """Fill in `dims`, `definitions` and the ties marked `every`. Raises SchemaError with every problem."""
+def settle(raw: Mapping[str, ir.Class], every: str, places: Mapping[str, str] | None = None) -> tuple[ir.Class, ...]:
+    """Fill in `dims`, `definitions` and the ties marked `every`. Raises SchemaError with every problem.
+
+    `places` says where each class is declared, for messages.
+    """
+    places = places or {id: cls.qualname for id, cls in raw.items()}
     problems: list[str] = []
     dims = _all_dims(raw, every)
     classes: dict[str, ir.Class] = {}
     for id, cls in raw.items():
         fields = []
         for field in cls.fields:
-            place = f"{cls.qualname}.{field.name}"
-            fields.append(attrs.evolve(field, type=_close(field.type, dims, every, place, problems)))
-        args = tuple(_close(arg, dims, every, cls.qualname, problems) for arg in cls.args)
-        definitions = _definitions(cls, problems)
+            problems += [f"{places[id]}.{field.name}: {problem}" for problem in _loose_ties(field.type, dims, every)]
+            fields.append(attrs.evolve(field, type=_close(field.type, dims, every)))
+        args = tuple(_close(arg, dims, every) for arg in cls.args)
+        definitions = _definitions(cls, places[id], problems)
         classes[id] = attrs.evolve(cls, fields=tuple(fields), dims=dims[id], definitions=definitions, args=args)
     if not problems:
         schema = ir.Schema("", tuple(classes.values()))
-        problems += _endless(schema)
+        problems += _endless(schema, places)
         for cls in classes.values():
             for dim in cls.dims:
                 if not sources(schema, cls, dim):
                     problems.append(
-                        f"{cls.qualname}: dim {dim!r} cannot be known from the data; it must stand alone "
-                        f"(or as a*{dim}+b) on some axis, Length or Dims"
+                        f"{places[cls.id]}: dim {dim!r} cannot be known from the data; it must stand alone "
+                        f"(or as in 2*{dim}+1) on some axis, Length or Dims"
                     )
     if problems:
         raise SchemaError(*problems)
@@ -70,33 +74,38 @@ def _names(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> It
         yield from _names(part, dims, every)
 
 
-def _close(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str, place: str, problems: list[str]) -> ir.Type:
-    """Ties as marked become ties by name; a tie to a dim that the child lacks is a problem."""
+def _close(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> ir.Type:
+    """Ties as marked become ties by name; a tie reaches those classes in the type that have the dim."""
     if isinstance(type, ir.Node):
         ties = dict(type.ties)
         if ties.pop(every, None) is not None:
             ties = {**{name: Name(name) for name in dims[type.cls]}, **ties}
-        for name in ties:
-            if name not in dims[type.cls]:
-                known = ", ".join(dims[type.cls]) or "none"
-                problems.append(f"{place}: Dims({name}=...): {type.cls} has no dim {name!r}; its dims: {known}")
-        return ir.Node(type.cls, tuple(sorted(ties.items())))
+        return ir.Node(type.cls, tuple(sorted((name, size) for name, size in ties.items() if name in dims[type.cls])))
     if isinstance(type, (ir.Sequence, ir.Optional)):
-        return attrs.evolve(type, item=_close(type.item, dims, every, place, problems))
+        return attrs.evolve(type, item=_close(type.item, dims, every))
     if isinstance(type, ir.Tuple):
-        return ir.Tuple(tuple(_close(item, dims, every, place, problems) for item in type.items))
+        return ir.Tuple(tuple(_close(item, dims, every) for item in type.items))
     if isinstance(type, ir.Dict):
-        return attrs.evolve(type, value=_close(type.value, dims, every, place, problems))
+        return attrs.evolve(type, value=_close(type.value, dims, every))
     if isinstance(type, ir.Partial):
-        args = _close(type.args, dims, every, place, problems)
-        keywords = _close(type.keywords, dims, every, place, problems)
+        args, keywords = _close(type.args, dims, every), _close(type.keywords, dims, every)
         assert isinstance(args, ir.Tuple)
         assert isinstance(keywords, ir.Node)
         return attrs.evolve(type, args=args, keywords=keywords)
     return type
 
 
-def _definitions(cls: ir.Class, problems: list[str]) -> tuple[tuple[str, Expr], ...]:
+def _loose_ties(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> Iterator[str]:
+    """Ties to a dim that no class in the type has."""
+    found = list(ir.nodes(type))
+    for name in dict.fromkeys(name for node in found for name, _ in node.ties if name != every):
+        tied = [node.cls for node in found if name in dict(node.ties)]
+        if not any(name in dims[cls] for cls in tied):
+            known = ", ".join(dims[tied[0]]) or "none"
+            yield f"Dims({name}=...): {tied[0]} has no dim {name!r}; its dims: {known}"
+
+
+def _definitions(cls: ir.Class, place: str, problems: list[str]) -> tuple[tuple[str, Expr], ...]:
     """Labels define a name once: `d=3` on one axis and `d=4` on another is a mistake."""
     found: dict[str, Expr] = {}
     for field in cls.fields:
@@ -106,11 +115,11 @@ def _definitions(cls: ir.Class, problems: list[str]) -> tuple[tuple[str, Expr], 
                     continue
                 if found.setdefault(dim.label, dim.size) != dim.size:
                     problems.append(
-                        f"{cls.qualname}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
+                        f"{place}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
                     )
     for label, size in found.items():
         if label in _reached(size, found):
-            problems.append(f"{cls.qualname}: dim {label}={size}: {label} is defined by itself")
+            problems.append(f"{place}: dim {label}={size}: {label} is defined by itself")
     return tuple(sorted(found.items()))
 
 
@@ -126,7 +135,7 @@ def _reached(size: Expr, defined: Mapping[str, Expr]) -> set[str]:
     return reached
 
 
-def _endless(schema: ir.Schema) -> Iterator[str]:
+def _endless(schema: ir.Schema, places: Mapping[str, str]) -> Iterator[str]:
     """Classes that cannot be built because every instance needs another one first."""
     needs = {
         cls.id: {node.cls: field.name for field in cls.fields for node in _needed(field.type)} for cls in schema.classes
@@ -140,7 +149,7 @@ def _endless(schema: ir.Schema) -> Iterator[str]:
                     reached.add(one)
                     pending += needs[one]
             if cls.id in reached:
-                yield f"{cls.qualname}.{name}: {cls.qualname} contains itself; break the circle with X | None or list[X]"
+                yield f"{places[cls.id]}.{name}: {cls.qualname} contains itself; break the circle with X | None or list[X]"
 
 
 def _needed(type: ir.Type) -> Iterator[ir.Node]:

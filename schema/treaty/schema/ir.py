@@ -202,7 +202,7 @@ class Schema:
             if data["treaty"] != FORMAT:
                 raise SchemaError(f"schema: expected format {FORMAT}, got {data['treaty']!r}")
             return cls(data["root"], tuple(class_from_data(one) for one in data["classes"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise SchemaError(f"schema: not a schema in JSON form: {error}") from error
 
     @cached_property
@@ -389,7 +389,7 @@ def _anonymous(data: Any, order: Mapping[str, str]) -> Any:
     """A field without its Python names, class references replaced by their place in the traversal."""
     if isinstance(data, dict):
         anonymous = {
-            key: order[value] if key == "cls" else _anonymous(value, order)
+            key: order[value] if key == "cls" else value if key == "ties" else _anonymous(value, order)
             for key, value in data.items()
             if key not in ("name", "alias", "symbol", "host")
         }

@@ -1,7 +1,9 @@
 """Names of modules and objects: where a thing is imported from, and where its generated code lives."""
 
 import importlib
+import importlib.util
 import sys
+from functools import wraps
 from typing import Any
 
 
@@ -22,6 +24,35 @@ def generated_name(module: str) -> str:
     """The module that holds the generated code of `module`: what `__treaty__` says, or its sibling."""
     named = getattr(sys.modules.get(module) or importlib.import_module(module), "__treaty__", None)
     return named if isinstance(named, str) else f"{module}_treaty"
+
+
+def import_generated(module: str) -> None:
+    """Import the generated code of a module, if there is any."""
+    name = generated_name(module)
+    if name not in sys.modules and _exists(name):
+        importlib.import_module(name)
+
+
+def import_code_on_first_use(cls: Any) -> None:
+    """The first instance of a class imports its generated code: JAX must know it as a pytree before it sees one."""
+    original = cls.__init__
+
+    @wraps(original)
+    def first(self: Any, *args: Any, **kwargs: Any) -> None:
+        spec = getattr(sys.modules.get(cls.__module__), "__spec__", None)
+        if not getattr(spec, "_initializing", False):  # generated code needs the whole module: wait for it
+            cls.__init__ = original
+            import_generated(cls.__module__)
+        original(self, *args, **kwargs)
+
+    cls.__init__ = first
+
+
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _lookup(module: str, qualname: str) -> Any:

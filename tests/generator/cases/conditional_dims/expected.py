@@ -20,6 +20,8 @@ class HeadState(_TypedDict):
 
 
 def head_to_state_dict(obj: _schema.Head) -> HeadState:
+    if type(obj) is not _schema.Head:
+        raise _codec.other_class(obj, _schema.Head)
     return {
         "kernel": obj.kernel,
         "scale": obj.scale,
@@ -72,7 +74,7 @@ def head_from_state_dict(
     d: int | None = None,
     out: int | None = None,
 ) -> _schema.Head:
-    return _codec.build(HEAD, state, {"d": d, "out": out})
+    return _codec.build(HEAD_CODEC, state, {"d": d, "out": out})
 
 
 def head_abstract(d: int, out: int) -> _schema.Head:
@@ -92,6 +94,8 @@ class TreeState(_TypedDict):
 
 
 def tree_to_state_dict(obj: _schema.Tree) -> TreeState:
+    if type(obj) is not _schema.Tree:
+        raise _codec.other_class(obj, _schema.Tree)
     return {
         "value": obj.value,
         "kids": _codec.indexed([tree_to_state_dict(x) for x in obj.kids]),
@@ -137,7 +141,7 @@ def tree_from_state_dict(
     *,
     d: int | None = None,
 ) -> _schema.Tree:
-    return _codec.build(TREE, state, {"d": d})
+    return _codec.build(TREE_CODEC, state, {"d": d})
 
 
 ModelTableState = _TypedDict(
@@ -197,6 +201,8 @@ class ModelState(_TypedDict):
 
 
 def model_to_state_dict(obj: _schema.Model) -> ModelState:
+    if type(obj) is not _schema.Model:
+        raise _codec.other_class(obj, _schema.Model)
     return {
         "heads": _codec.indexed([head_to_state_dict(x) for x in obj.heads]),
         "tree": tree_to_state_dict(obj.tree),
@@ -356,7 +362,7 @@ def model_from_state_dict(
     c: int | None = None,
 ) -> _schema.Model:
     return _codec.build(
-        MODEL,
+        MODEL_CODEC,
         state,
         {
             "width": width,
@@ -397,7 +403,7 @@ SCHEMA = _codec.schema(
 """,
 )
 
-HEAD = _codec.register(
+HEAD_CODEC = _codec.register(
     _schema.Head,
     "tests.generator.cases.conditional_dims.schema:Head",
     schemas=SCHEMA,
@@ -409,7 +415,7 @@ HEAD = _codec.register(
     children=("kernel", "scale"),
 )
 
-TREE = _codec.register(
+TREE_CODEC = _codec.register(
     _schema.Tree,
     "tests.generator.cases.conditional_dims.schema:Tree",
     schemas=SCHEMA,
@@ -420,7 +426,7 @@ TREE = _codec.register(
     children=("value", "kids", "next"),
 )
 
-MODEL = _codec.register(
+MODEL_CODEC = _codec.register(
     _schema.Model,
     "tests.generator.cases.conditional_dims.schema:Model",
     schemas=SCHEMA,

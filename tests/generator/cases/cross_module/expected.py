@@ -26,6 +26,8 @@ class AdamBlockState(_TypedDict):
 def adam_block_to_state_dict(
     obj: _generics_schema.Adam[_train_state_schema.Block],
 ) -> AdamBlockState:
+    if type(obj) is not _generics_schema.Adam:
+        raise _codec.other_class(obj, _generics_schema.Adam)
     return {
         "count": obj.count,
         "mu": _train_state_expected.block_to_state_dict(obj.mu),
@@ -59,7 +61,7 @@ def adam_block_from_state_dict(
     *,
     d_model: int | None = None,
 ) -> _generics_schema.Adam[_train_state_schema.Block]:
-    return _codec.build(ADAM_BLOCK, state, {"d_model": d_model})
+    return _codec.build(ADAM_BLOCK_CODEC, state, {"d_model": d_model})
 
 
 def adam_block_abstract(
@@ -83,6 +85,8 @@ class RunState(_TypedDict):
 
 
 def run_to_state_dict(obj: _schema.Run) -> RunState:
+    if type(obj) is not _schema.Run:
+        raise _codec.other_class(obj, _schema.Run)
     return {
         "step": obj.step,
         "params": _expected.params_to_state_dict(obj.params),
@@ -149,7 +153,7 @@ def run_from_state_dict(
     d_model: int | None = None,
 ) -> _schema.Run:
     return _codec.build(
-        RUN,
+        RUN_CODEC,
         state,
         {"d_in": d_in, "d_out": d_out, "n": n, "d_model": d_model},
     )
@@ -190,7 +194,7 @@ SCHEMA = _codec.schema(
     _train_state_expected.SCHEMA,
 )
 
-ADAM_BLOCK = _codec.register(
+ADAM_BLOCK_CODEC = _codec.register(
     _generics_schema.Adam[_train_state_schema.Block],
     "tests.generator.cases.generics.schema:Adam[tests.generator.cases.train_state.schema:Block]",
     schemas=SCHEMA,
@@ -202,7 +206,7 @@ ADAM_BLOCK = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-RUN = _codec.register(
+RUN_CODEC = _codec.register(
     _schema.Run,
     "tests.generator.cases.cross_module.schema:Run",
     schemas=SCHEMA,

@@ -50,6 +50,8 @@ class LeavesState(_TypedDict):
 
 
 def leaves_to_state_dict(obj: _schema.Leaves) -> LeavesState:
+    if type(obj) is not _schema.Leaves:
+        raise _codec.other_class(obj, _schema.Leaves)
     return {
         "boolean": obj.boolean,
         "tiny": obj.tiny,
@@ -122,7 +124,7 @@ def leaves_from_state_dict(
     *,
     d: int | None = None,
 ) -> _schema.Leaves:
-    return _codec.build(LEAVES, state, {"d": d})
+    return _codec.build(LEAVES_CODEC, state, {"d": d})
 
 
 def leaves_abstract(d: int) -> _schema.Leaves:
@@ -150,6 +152,128 @@ def leaves_abstract(d: int) -> _schema.Leaves:
         numpy_brain=_ml_dtypes.bfloat16(0),
         mode=_schema.Mode.EVAL,
         lr=0.001,
+    )
+
+
+class MomentsState(_TypedDict):
+    """State of Moments."""
+
+    mean: _codec.Array1[_np.float32]
+    var: _codec.Array1[_np.float32]
+
+
+def moments_to_state_dict(obj: _schema.Moments) -> MomentsState:
+    if type(obj) is not _schema.Moments:
+        raise _codec.other_class(obj, _schema.Moments)
+    return {
+        "mean": obj.mean,
+        "var": obj.var,
+    }
+
+
+def moments_read(
+    state: MomentsState,
+    put: _codec.Put,
+    d: int | None = None,
+) -> _schema.Moments:
+    if type(state) is not dict or len(state) != 2:
+        raise _codec.Mismatch
+    if d is None:
+        d = state["mean"].shape[0]
+    return _schema.Moments(
+        mean=put(state["mean"], _float32, (d,)),
+        var=put(state["var"], _float32, (d,)),
+    )
+
+
+def moments_from_state_dict(
+    state: MomentsState,
+    *,
+    d: int | None = None,
+) -> _schema.Moments:
+    return _codec.build(MOMENTS_CODEC, state, {"d": d})
+
+
+def moments_abstract(d: int) -> _schema.Moments:
+    return _schema.Moments(
+        mean=_codec.abstract((d,), _float32),
+        var=_codec.abstract((d,), _float32),
+    )
+
+
+class ScalesState(_TypedDict):
+    """State of Scales."""
+
+    low: _codec.Array1[_np.float32]
+    high: float
+
+
+def scales_to_state_dict(obj: _schema.Scales) -> ScalesState:
+    return {
+        "low": obj["low"],
+        "high": obj["high"],
+    }
+
+
+def scales_read(
+    state: ScalesState,
+    put: _codec.Put,
+    d: int | None = None,
+) -> _schema.Scales:
+    if type(state) is not dict or len(state) != 2:
+        raise _codec.Mismatch
+    if d is None:
+        d = state["low"].shape[0]
+    return {
+        "low": put(state["low"], _float32, (d,)),
+        "high": _codec.floating(state["high"]),
+    }
+
+
+def scales_from_state_dict(
+    state: ScalesState,
+    *,
+    d: int | None = None,
+) -> _schema.Scales:
+    return _codec.build(SCALES_CODEC, state, {"d": d})
+
+
+def scales_abstract(d: int) -> _schema.Scales:
+    return {
+        "low": _codec.abstract((d,), _float32),
+        "high": 0.0,
+    }
+
+
+class ForeignState(_TypedDict):
+    """State of Foreign( int32[],  Moments)."""
+
+    count: _codec.Array0[_np.int32]
+    mu: MomentsState
+
+
+def foreign_to_state_dict(obj: _schema.Foreign) -> ForeignState:
+    return {
+        "count": _codec.attribute(obj, "count"),
+        "mu": moments_to_state_dict(_codec.attribute(obj, "mu")),
+    }
+
+
+def foreign_read(state: ForeignState, put: _codec.Put) -> _schema.Foreign:
+    if type(state) is not dict or len(state) != 2:
+        raise _codec.Mismatch
+    return _codec.construct(
+        _schema.Foreign,
+        count=put(state["count"], _int32, ()),
+        mu=moments_read(state["mu"], put),
+    )
+
+
+def foreign_abstract(d: int) -> _schema.Foreign:
+    return _codec.construct(
+        _schema.Foreign,
+        count=_codec.abstract((), _int32),
+        mu=moments_abstract(d=d),
     )
 
 
@@ -185,22 +309,19 @@ def containers_call_args_abstract(d: int) -> tuple[_jax.Array]:
     return (_codec.abstract((d,), _float32),)
 
 
-class ContainersCallState(_TypedDict):
-    """State of Containers.call."""
+class KeywordsState(_TypedDict):
+    """State of dict( float32[])."""
 
     by: _codec.Array0[_np.float32]
 
 
-def containers_call_to_state_dict(obj: _codec.Keywords) -> ContainersCallState:
+def keywords_to_state_dict(obj: _codec.Keywords) -> KeywordsState:
     return {
         "by": obj["by"],
     }
 
 
-def containers_call_read(
-    state: ContainersCallState,
-    put: _codec.Put,
-) -> _codec.Keywords:
+def keywords_read(state: KeywordsState, put: _codec.Put) -> _codec.Keywords:
     if type(state) is not dict or len(state) != 1:
         raise _codec.Mismatch
     return {
@@ -208,31 +329,29 @@ def containers_call_read(
     }
 
 
-def containers_call_abstract() -> _codec.Keywords:
+def keywords_abstract() -> _codec.Keywords:
     return {
         "by": _codec.abstract((), _float32),
     }
 
 
-class ContainersCallPartialState(_TypedDict):
-    """State of Containers.call.partial."""
+class ContainersCallState(_TypedDict):
+    """State of Containers.call."""
 
     args: ContainersCallArgsState
-    keywords: ContainersCallState
+    keywords: KeywordsState
 
 
-def containers_call_partial_to_state_dict(
-    obj: _codec.Partial,
-) -> ContainersCallPartialState:
+def containers_call_to_state_dict(obj: _codec.Partial) -> ContainersCallState:
     _codec.check_partial(obj, _schema.scaled)
     return {
         "args": containers_call_args_to_state_dict(obj.args),
-        "keywords": containers_call_to_state_dict(obj.keywords),
+        "keywords": keywords_to_state_dict(obj.keywords),
     }
 
 
-def containers_call_partial_read(
-    state: ContainersCallPartialState,
+def containers_call_read(
+    state: ContainersCallState,
     put: _codec.Put,
     d: int | None = None,
 ) -> _codec.Partial:
@@ -243,59 +362,15 @@ def containers_call_partial_read(
     return _codec.partial(
         _schema.scaled,
         containers_call_args_read(state["args"], put, d=d),
-        containers_call_read(state["keywords"], put),
+        keywords_read(state["keywords"], put),
     )
 
 
-def containers_call_partial_abstract(d: int) -> _codec.Partial:
+def containers_call_abstract(d: int) -> _codec.Partial:
     return _codec.partial(
         _schema.scaled,
         containers_call_args_abstract(d=d),
-        containers_call_abstract(),
-    )
-
-
-class MomentsState(_TypedDict):
-    """State of Moments."""
-
-    mean: _codec.Array1[_np.float32]
-    var: _codec.Array1[_np.float32]
-
-
-def moments_to_state_dict(obj: _schema.Moments) -> MomentsState:
-    return {
-        "mean": obj.mean,
-        "var": obj.var,
-    }
-
-
-def moments_read(
-    state: MomentsState,
-    put: _codec.Put,
-    d: int | None = None,
-) -> _schema.Moments:
-    if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
-    if d is None:
-        d = state["mean"].shape[0]
-    return _schema.Moments(
-        mean=put(state["mean"], _float32, (d,)),
-        var=put(state["var"], _float32, (d,)),
-    )
-
-
-def moments_from_state_dict(
-    state: MomentsState,
-    *,
-    d: int | None = None,
-) -> _schema.Moments:
-    return _codec.build(MOMENTS, state, {"d": d})
-
-
-def moments_abstract(d: int) -> _schema.Moments:
-    return _schema.Moments(
-        mean=_codec.abstract((d,), _float32),
-        var=_codec.abstract((d,), _float32),
+        keywords_abstract(),
     )
 
 
@@ -398,94 +473,13 @@ def containers_empty_abstract() -> tuple[()]:
     return ()
 
 
-class ScalesState(_TypedDict):
-    """State of Scales."""
-
-    low: _codec.Array1[_np.float32]
-    high: float
-
-
-def scales_to_state_dict(obj: _schema.Scales) -> ScalesState:
-    return {
-        "low": obj["low"],
-        "high": obj["high"],
-    }
-
-
-def scales_read(
-    state: ScalesState,
-    put: _codec.Put,
-    d: int | None = None,
-) -> _schema.Scales:
-    if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
-    if d is None:
-        d = state["low"].shape[0]
-    return {
-        "low": put(state["low"], _float32, (d,)),
-        "high": _codec.floating(state["high"]),
-    }
-
-
-def scales_from_state_dict(
-    state: ScalesState,
-    *,
-    d: int | None = None,
-) -> _schema.Scales:
-    return _codec.build(SCALES, state, {"d": d})
-
-
-def scales_abstract(d: int) -> _schema.Scales:
-    return {
-        "low": _codec.abstract((d,), _float32),
-        "high": 0.0,
-    }
-
-
-class ContainersForeignState(_TypedDict):
-    """State of Containers.foreign."""
-
-    count: _codec.Array0[_np.int32]
-    mu: MomentsState
-
-
-def containers_foreign_to_state_dict(
-    obj: _schema.Foreign,
-) -> ContainersForeignState:
-    return {
-        "count": _codec.attribute(obj, "count"),
-        "mu": moments_to_state_dict(_codec.attribute(obj, "mu")),
-    }
-
-
-def containers_foreign_read(
-    state: ContainersForeignState,
-    put: _codec.Put,
-) -> _schema.Foreign:
-    if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
-    return _codec.construct(
-        _schema.Foreign,
-        count=put(state["count"], _int32, ()),
-        mu=moments_read(state["mu"], put),
-    )
-
-
-def containers_foreign_abstract(d: int) -> _schema.Foreign:
-    return _codec.construct(
-        _schema.Foreign,
-        count=_codec.abstract((), _int32),
-        mu=moments_abstract(d=d),
-    )
-
-
 class ContainersState(_TypedDict):
     """State of Containers."""
 
     moments: MomentsState
     scales: ScalesState
-    foreign: ContainersForeignState
-    call: ContainersCallPartialState
+    foreign: ForeignState
+    call: ContainersCallState
     pair: ContainersPairState
     empty: ContainersEmptyState
     names: dict[str, str]
@@ -498,11 +492,13 @@ class ContainersState(_TypedDict):
 
 
 def containers_to_state_dict(obj: _schema.Containers) -> ContainersState:
+    if type(obj) is not _schema.Containers:
+        raise _codec.other_class(obj, _schema.Containers)
     return {
         "moments": moments_to_state_dict(obj.moments),
         "scales": scales_to_state_dict(obj.scales),
-        "foreign": containers_foreign_to_state_dict(obj.foreign),
-        "call": containers_call_partial_to_state_dict(obj.call),
+        "foreign": foreign_to_state_dict(obj.foreign),
+        "call": containers_call_to_state_dict(obj.call),
         "pair": containers_pair_to_state_dict(obj.pair),
         "empty": containers_empty_to_state_dict(obj.empty),
         "names": _codec.indexed(obj.names),
@@ -550,8 +546,8 @@ def containers_read(
     return containers_new(
         moments=moments_read(state["moments"], put),
         scales=scales_read(state["scales"], put),
-        foreign=containers_foreign_read(state["foreign"], put),
-        call=containers_call_partial_read(state["call"], put, d=d),
+        foreign=foreign_read(state["foreign"], put),
+        call=containers_call_read(state["call"], put, d=d),
         pair=containers_pair_read(state["pair"], put, d=d),
         empty=containers_empty_read(state["empty"], put),
         names=[_codec.text(x) for x in _codec.items(state["names"])],
@@ -599,7 +595,7 @@ def containers_from_state_dict(
     d: int | None = None,
     k_: int | None = None,
 ) -> _schema.Containers:
-    return _codec.build(CONTAINERS, state, {"d": d, "k": k_})
+    return _codec.build(CONTAINERS_CODEC, state, {"d": d, "k": k_})
 
 
 SCHEMA = _codec.schema(
@@ -632,8 +628,8 @@ SCHEMA = _codec.schema(
  {"id": "tests.generator.cases.every_leaf.schema:Containers", "kind": "state", "dims": ["d", "k"], "fields": [
   {"key": "moments", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Moments"}},
   {"key": "scales", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Scales"}},
-  {"key": "foreign", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Containers.foreign"}},
-  {"key": "call", "type": {"kind": "partial", "func": "tests.generator.cases.every_leaf.schema:scaled", "args": {"kind": "tuple", "items": [{"kind": "array", "dtype": "float32", "dims": ["d"]}]}, "keywords": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Containers.call"}}},
+  {"key": "foreign", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Foreign(count: int32[], mu: tests.generator.cases.every_leaf.schema:Moments)"}},
+  {"key": "call", "type": {"kind": "partial", "func": "tests.generator.cases.every_leaf.schema:scaled", "args": {"kind": "tuple", "items": [{"kind": "array", "dtype": "float32", "dims": ["d"]}]}, "keywords": {"kind": "node", "cls": "builtins:dict(by: float32[])"}}},
   {"key": "pair", "type": {"kind": "tuple", "items": [{"kind": "array", "dtype": "float32", "dims": ["d"]}, {"kind": "tuple", "items": [{"kind": "scalar", "type": "int"}, {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Moments"}]}]}},
   {"key": "empty", "type": {"kind": "tuple", "items": []}},
   {"key": "names", "type": {"kind": "sequence", "item": {"kind": "scalar", "type": "str"}, "immutable": false}},
@@ -652,18 +648,18 @@ SCHEMA = _codec.schema(
   {"key": "low", "type": {"kind": "array", "dtype": "float32", "dims": ["d"]}},
   {"key": "high", "type": {"kind": "scalar", "type": "float"}}
  ]},
- {"id": "tests.generator.cases.every_leaf.schema:Containers.foreign", "symbol": "tests.generator.cases.every_leaf.schema:Foreign", "kind": "foreign", "dims": [], "fields": [
+ {"id": "tests.generator.cases.every_leaf.schema:Foreign(count: int32[], mu: tests.generator.cases.every_leaf.schema:Moments)", "symbol": "tests.generator.cases.every_leaf.schema:Foreign", "kind": "foreign", "dims": [], "fields": [
   {"key": "count", "type": {"kind": "array", "dtype": "int32", "dims": []}},
   {"key": "mu", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Moments"}}
  ]},
- {"id": "tests.generator.cases.every_leaf.schema:Containers.call", "symbol": "builtins:dict", "kind": "keywords", "dims": [], "fields": [
+ {"id": "builtins:dict(by: float32[])", "symbol": "builtins:dict", "kind": "keywords", "dims": [], "fields": [
   {"key": "by", "type": {"kind": "array", "dtype": "float32", "dims": []}}
  ]}
 ]}
 """,
 )
 
-LEAVES = _codec.register(
+LEAVES_CODEC = _codec.register(
     _schema.Leaves,
     "tests.generator.cases.every_leaf.schema:Leaves",
     schemas=SCHEMA,
@@ -698,7 +694,7 @@ LEAVES = _codec.register(
     ),
 )
 
-MOMENTS = _codec.register(
+MOMENTS_CODEC = _codec.register(
     _schema.Moments,
     "tests.generator.cases.every_leaf.schema:Moments",
     schemas=SCHEMA,
@@ -709,7 +705,7 @@ MOMENTS = _codec.register(
     sizes=("d",),
 )
 
-SCALES = _codec.register(
+SCALES_CODEC = _codec.register(
     _schema.Scales,
     "tests.generator.cases.every_leaf.schema:Scales",
     schemas=SCHEMA,
@@ -720,7 +716,7 @@ SCALES = _codec.register(
     sizes=("d",),
 )
 
-CONTAINERS = _codec.register(
+CONTAINERS_CODEC = _codec.register(
     _schema.Containers,
     "tests.generator.cases.every_leaf.schema:Containers",
     schemas=SCHEMA,

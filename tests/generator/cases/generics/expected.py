@@ -20,6 +20,8 @@ class ParamsState(_TypedDict):
 
 
 def params_to_state_dict(obj: _schema.Params) -> ParamsState:
+    if type(obj) is not _schema.Params:
+        raise _codec.other_class(obj, _schema.Params)
     return {
         "w": obj.w,
     }
@@ -51,7 +53,7 @@ def params_from_state_dict(
     d_in: int | None = None,
     d_out: int | None = None,
 ) -> _schema.Params:
-    return _codec.build(PARAMS, state, {"d_in": d_in, "d_out": d_out})
+    return _codec.build(PARAMS_CODEC, state, {"d_in": d_in, "d_out": d_out})
 
 
 def params_abstract(d_in: int, d_out: int) -> _schema.Params:
@@ -70,6 +72,8 @@ class AdamState(_TypedDict):
 
 
 def adam_to_state_dict(obj: _schema.Adam[object]) -> AdamState:
+    if type(obj) is not _schema.Adam:
+        raise _codec.other_class(obj, _schema.Adam)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -91,7 +95,7 @@ def adam_read(state: AdamState, put: _codec.Put) -> _schema.Adam[object]:
 
 
 def adam_from_state_dict(state: AdamState) -> _schema.Adam[object]:
-    return _codec.build(ADAM, state, {})
+    return _codec.build(ADAM_CODEC, state, {})
 
 
 class AdamUntypedState(_TypedDict):
@@ -103,6 +107,8 @@ class AdamUntypedState(_TypedDict):
 
 
 def adam_untyped_to_state_dict(obj: _schema.Adam[object]) -> AdamUntypedState:
+    if type(obj) is not _schema.Adam:
+        raise _codec.other_class(obj, _schema.Adam)
     return {
         "count": obj.count,
         "mu": _codec.write_untyped(obj.mu),
@@ -129,7 +135,7 @@ def adam_untyped_read(
 def adam_untyped_from_state_dict(
     state: AdamUntypedState,
 ) -> _schema.Adam[object]:
-    return _codec.build(ADAM_UNTYPED, state, {})
+    return _codec.build(ADAM_UNTYPED_CODEC, state, {})
 
 
 class ChainState(_TypedDict):
@@ -140,6 +146,8 @@ class ChainState(_TypedDict):
 
 
 def chain_to_state_dict(obj: _schema.Chain[object, object]) -> ChainState:
+    if type(obj) is not _schema.Chain:
+        raise _codec.other_class(obj, _schema.Chain)
     return {
         "first": adam_untyped_to_state_dict(obj.first),
         "rest": _codec.indexed([_codec.write_untyped(x) for x in obj.rest]),
@@ -164,7 +172,7 @@ def chain_read(
 
 
 def chain_from_state_dict(state: ChainState) -> _schema.Chain[object, object]:
-    return _codec.build(CHAIN, state, {})
+    return _codec.build(CHAIN_CODEC, state, {})
 
 
 class BoundedState(_TypedDict):
@@ -176,6 +184,8 @@ class BoundedState(_TypedDict):
 def bounded_to_state_dict(
     obj: _schema.Bounded[_schema.Params],
 ) -> BoundedState:
+    if type(obj) is not _schema.Bounded:
+        raise _codec.other_class(obj, _schema.Bounded)
     return {
         "inner": params_to_state_dict(obj.inner),
     }
@@ -207,7 +217,7 @@ def bounded_from_state_dict(
     d_in: int | None = None,
     d_out: int | None = None,
 ) -> _schema.Bounded[_schema.Params]:
-    return _codec.build(BOUNDED, state, {"d_in": d_in, "d_out": d_out})
+    return _codec.build(BOUNDED_CODEC, state, {"d_in": d_in, "d_out": d_out})
 
 
 def bounded_abstract(d_in: int, d_out: int) -> _schema.Bounded[_schema.Params]:
@@ -228,6 +238,8 @@ class AdamParamsState(_TypedDict):
 def adam_params_to_state_dict(
     obj: _schema.Adam[_schema.Params],
 ) -> AdamParamsState:
+    if type(obj) is not _schema.Adam:
+        raise _codec.other_class(obj, _schema.Adam)
     return {
         "count": obj.count,
         "mu": params_to_state_dict(obj.mu),
@@ -263,7 +275,11 @@ def adam_params_from_state_dict(
     d_in: int | None = None,
     d_out: int | None = None,
 ) -> _schema.Adam[_schema.Params]:
-    return _codec.build(ADAM_PARAMS, state, {"d_in": d_in, "d_out": d_out})
+    return _codec.build(
+        ADAM_PARAMS_CODEC,
+        state,
+        {"d_in": d_in, "d_out": d_out},
+    )
 
 
 def adam_params_abstract(
@@ -288,6 +304,8 @@ class ChainParamsFloat32D_outState(_TypedDict):
 def chain_params_float32_d_out_to_state_dict(
     obj: _schema.Chain[_schema.Params, _jax.Array],
 ) -> ChainParamsFloat32D_outState:
+    if type(obj) is not _schema.Chain:
+        raise _codec.other_class(obj, _schema.Chain)
     return {
         "first": adam_params_to_state_dict(obj.first),
         "rest": _codec.indexed(obj.rest),
@@ -329,7 +347,11 @@ def chain_params_float32_d_out_from_state_dict(
     *,
     d_out: int | None = None,
 ) -> _schema.Chain[_schema.Params, _jax.Array]:
-    return _codec.build(CHAIN_PARAMS_FLOAT32_D_OUT, state, {"d_out": d_out})
+    return _codec.build(
+        CHAIN_PARAMS_FLOAT32_D_OUT_CODEC,
+        state,
+        {"d_out": d_out},
+    )
 
 
 AdamTupleParamsIntMuState = _TypedDict(
@@ -435,6 +457,8 @@ class AdamTupleParamsIntState(_TypedDict):
 def adam_tuple_params_int_to_state_dict(
     obj: _schema.Adam[tuple[_schema.Params, int]],
 ) -> AdamTupleParamsIntState:
+    if type(obj) is not _schema.Adam:
+        raise _codec.other_class(obj, _schema.Adam)
     return {
         "count": obj.count,
         "mu": adam_tuple_params_int_mu_to_state_dict(obj.mu),
@@ -483,7 +507,7 @@ def adam_tuple_params_int_from_state_dict(
     d_out: int | None = None,
 ) -> _schema.Adam[tuple[_schema.Params, int]]:
     return _codec.build(
-        ADAM_TUPLE_PARAMS_INT,
+        ADAM_TUPLE_PARAMS_INT_CODEC,
         state,
         {"d_in": d_in, "d_out": d_out},
     )
@@ -510,6 +534,8 @@ class TrainState(_TypedDict):
 
 
 def train_to_state_dict(obj: _schema.Train) -> TrainState:
+    if type(obj) is not _schema.Train:
+        raise _codec.other_class(obj, _schema.Train)
     return {
         "params": params_to_state_dict(obj.params),
         "opt": chain_params_float32_d_out_to_state_dict(obj.opt),
@@ -545,7 +571,7 @@ def train_from_state_dict(
     d_in: int | None = None,
     d_out: int | None = None,
 ) -> _schema.Train:
-    return _codec.build(TRAIN, state, {"d_in": d_in, "d_out": d_out})
+    return _codec.build(TRAIN_CODEC, state, {"d_in": d_in, "d_out": d_out})
 
 
 SCHEMA = _codec.schema(
@@ -594,7 +620,7 @@ SCHEMA = _codec.schema(
 """,
 )
 
-PARAMS = _codec.register(
+PARAMS_CODEC = _codec.register(
     _schema.Params,
     "tests.generator.cases.generics.schema:Params",
     schemas=SCHEMA,
@@ -606,7 +632,7 @@ PARAMS = _codec.register(
     children=("w",),
 )
 
-ADAM = _codec.register(
+ADAM_CODEC = _codec.register(
     _schema.Adam[object],
     "tests.generator.cases.generics.schema:Adam",
     schemas=SCHEMA,
@@ -616,7 +642,7 @@ ADAM = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-ADAM_UNTYPED = _codec.register(
+ADAM_UNTYPED_CODEC = _codec.register(
     _schema.Adam[object],
     "tests.generator.cases.generics.schema:Adam[untyped]",
     schemas=SCHEMA,
@@ -626,7 +652,7 @@ ADAM_UNTYPED = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-CHAIN = _codec.register(
+CHAIN_CODEC = _codec.register(
     _schema.Chain[object, object],
     "tests.generator.cases.generics.schema:Chain",
     schemas=SCHEMA,
@@ -636,7 +662,7 @@ CHAIN = _codec.register(
     children=("first", "rest"),
 )
 
-BOUNDED = _codec.register(
+BOUNDED_CODEC = _codec.register(
     _schema.Bounded[_schema.Params],
     "tests.generator.cases.generics.schema:Bounded",
     schemas=SCHEMA,
@@ -648,7 +674,7 @@ BOUNDED = _codec.register(
     children=("inner",),
 )
 
-ADAM_PARAMS = _codec.register(
+ADAM_PARAMS_CODEC = _codec.register(
     _schema.Adam[_schema.Params],
     "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params]",
     schemas=SCHEMA,
@@ -660,7 +686,7 @@ ADAM_PARAMS = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-CHAIN_PARAMS_FLOAT32_D_OUT = _codec.register(
+CHAIN_PARAMS_FLOAT32_D_OUT_CODEC = _codec.register(
     _schema.Chain[_schema.Params, _jax.Array],
     "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, float32[d_out]]",
     schemas=SCHEMA,
@@ -671,7 +697,7 @@ CHAIN_PARAMS_FLOAT32_D_OUT = _codec.register(
     children=("first", "rest"),
 )
 
-ADAM_TUPLE_PARAMS_INT = _codec.register(
+ADAM_TUPLE_PARAMS_INT_CODEC = _codec.register(
     _schema.Adam[tuple[_schema.Params, int]],
     "tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Params, int]]",
     schemas=SCHEMA,
@@ -683,7 +709,7 @@ ADAM_TUPLE_PARAMS_INT = _codec.register(
     children=("count", "mu", "nu"),
 )
 
-TRAIN = _codec.register(
+TRAIN_CODEC = _codec.register(
     _schema.Train,
     "tests.generator.cases.generics.schema:Train",
     schemas=SCHEMA,

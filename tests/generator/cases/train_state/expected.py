@@ -22,6 +22,8 @@ class LinearState(_TypedDict):
 
 
 def linear_to_state_dict(obj: _schema.Linear) -> LinearState:
+    if type(obj) is not _schema.Linear:
+        raise _codec.other_class(obj, _schema.Linear)
     return {
         "kernel": obj.kernel,
         "bias": obj.bias,
@@ -55,7 +57,7 @@ def linear_from_state_dict(
     d_in: int | None = None,
     d_out: int | None = None,
 ) -> _schema.Linear:
-    return _codec.build(LINEAR, state, {"d_in": d_in, "d_out": d_out})
+    return _codec.build(LINEAR_CODEC, state, {"d_in": d_in, "d_out": d_out})
 
 
 def linear_abstract(d_in: int, d_out: int) -> _schema.Linear:
@@ -74,6 +76,8 @@ class BlockState(_TypedDict):
 
 
 def block_to_state_dict(obj: _schema.Block) -> BlockState:
+    if type(obj) is not _schema.Block:
+        raise _codec.other_class(obj, _schema.Block)
     return {
         "up": linear_to_state_dict(obj.up),
         "down": linear_to_state_dict(obj.down),
@@ -103,7 +107,7 @@ def block_from_state_dict(
     *,
     d_model: int | None = None,
 ) -> _schema.Block:
-    return _codec.build(BLOCK, state, {"d_model": d_model})
+    return _codec.build(BLOCK_CODEC, state, {"d_model": d_model})
 
 
 def block_abstract(d_model: int) -> _schema.Block:
@@ -126,6 +130,8 @@ class TrainStateState(_TypedDict):
 
 
 def train_state_to_state_dict(obj: _schema.TrainState) -> TrainStateState:
+    if type(obj) is not _schema.TrainState:
+        raise _codec.other_class(obj, _schema.TrainState)
     return {
         "step": obj.step,
         "embed": obj.embed,
@@ -181,7 +187,7 @@ def train_state_from_state_dict(
     n_layers: int | None = None,
 ) -> _schema.TrainState:
     return _codec.build(
-        TRAIN_STATE,
+        TRAIN_STATE_CODEC,
         state,
         {"vocab": vocab, "d_model": d_model, "n_layers": n_layers},
     )
@@ -228,7 +234,7 @@ SCHEMA = _codec.schema(
 """,
 )
 
-LINEAR = _codec.register(
+LINEAR_CODEC = _codec.register(
     _schema.Linear,
     "tests.generator.cases.train_state.schema:Linear",
     schemas=SCHEMA,
@@ -240,7 +246,7 @@ LINEAR = _codec.register(
     children=("kernel", "bias"),
 )
 
-BLOCK = _codec.register(
+BLOCK_CODEC = _codec.register(
     _schema.Block,
     "tests.generator.cases.train_state.schema:Block",
     schemas=SCHEMA,
@@ -252,7 +258,7 @@ BLOCK = _codec.register(
     children=("up", "down"),
 )
 
-TRAIN_STATE = _codec.register(
+TRAIN_STATE_CODEC = _codec.register(
     _schema.TrainState,
     "tests.generator.cases.train_state.schema:TrainState",
     schemas=SCHEMA,

@@ -26,6 +26,8 @@ HTTPServerState = _TypedDict(
 
 
 def http_server_to_state_dict(obj: _schema.HTTPServer) -> HTTPServerState:
+    if type(obj) is not _schema.HTTPServer:
+        raise _codec.other_class(obj, _schema.HTTPServer)
     return {
         "state": obj.state,
         "obj": obj.obj,
@@ -82,7 +84,7 @@ def http_server_from_state_dict(
     lambda_: int | None = None,
 ) -> _schema.HTTPServer:
     return _codec.build(
-        HTTP_SERVER,
+        HTTP_SERVER_CODEC,
         state,
         {"state": state_, "obj": obj_, "x0": x0_, "k": k_, "lambda": lambda_},
     )
@@ -115,6 +117,8 @@ class PlainState(_TypedDict):
 
 
 def plain_to_state_dict(obj: _schema.Plain) -> PlainState:
+    if type(obj) is not _schema.Plain:
+        raise _codec.other_class(obj, _schema.Plain)
     return {
         "_private": obj._private,
         "put": obj.put,
@@ -148,7 +152,7 @@ def plain_from_state_dict(
     state_: int | None = None,
     put_: int | None = None,
 ) -> _schema.Plain:
-    return _codec.build(PLAIN, state, {"state": state_, "put": put_})
+    return _codec.build(PLAIN_CODEC, state, {"state": state_, "put": put_})
 
 
 def plain_abstract(state_: int, put_: int) -> _schema.Plain:
@@ -195,7 +199,7 @@ def odd_from_state_dict(
     *,
     in_: int | None = None,
 ) -> _schema.Odd:
-    return _codec.build(ODD, state, {"in": in_})
+    return _codec.build(ODD_CODEC, state, {"in": in_})
 
 
 def odd_abstract(in_: int) -> _schema.Odd:
@@ -216,6 +220,8 @@ class A_long_class_name_that_goes_onState(_TypedDict):
 def a_long_class_name_that_goes_on_to_state_dict(
     obj: _schema.A_long_class_name_that_goes_on,
 ) -> A_long_class_name_that_goes_onState:
+    if type(obj) is not _schema.A_long_class_name_that_goes_on:
+        raise _codec.other_class(obj, _schema.A_long_class_name_that_goes_on)
     return {
         "a_long_field_name_that_goes_on": _codec.indexed(
             [
@@ -271,7 +277,7 @@ def a_long_class_name_that_goes_on_from_state_dict(
     a_long_dim_name_that_goes_on: int | None = None,
 ) -> _schema.A_long_class_name_that_goes_on:
     return _codec.build(
-        A_LONG_CLASS_NAME_THAT_GOES_ON,
+        A_LONG_CLASS_NAME_THAT_GOES_ON_CODEC,
         state,
         {"a_long_dim_name_that_goes_on": a_long_dim_name_that_goes_on},
     )
@@ -334,7 +340,7 @@ SCHEMA = _codec.schema(
 """,
 )
 
-HTTP_SERVER = _codec.register(
+HTTP_SERVER_CODEC = _codec.register(
     _schema.HTTPServer,
     "tests.generator.cases.weird_names.schema:HTTPServer",
     schemas=SCHEMA,
@@ -346,7 +352,7 @@ HTTP_SERVER = _codec.register(
     children=("state", "obj", "int", "dict", "quoted", "slash", "empty"),
 )
 
-PLAIN = _codec.register(
+PLAIN_CODEC = _codec.register(
     _schema.Plain,
     "tests.generator.cases.weird_names.schema:Plain",
     schemas=SCHEMA,
@@ -358,7 +364,7 @@ PLAIN = _codec.register(
     children=("_private", "put"),
 )
 
-ODD = _codec.register(
+ODD_CODEC = _codec.register(
     _schema.Odd,
     "tests.generator.cases.weird_names.schema:Odd",
     schemas=SCHEMA,
@@ -369,7 +375,7 @@ ODD = _codec.register(
     sizes=("in",),
 )
 
-A_LONG_CLASS_NAME_THAT_GOES_ON = _codec.register(
+A_LONG_CLASS_NAME_THAT_GOES_ON_CODEC = _codec.register(
     _schema.A_long_class_name_that_goes_on,
     "tests.generator.cases.weird_names.schema:A_long_class_name_that_goes_on",
     schemas=SCHEMA,

@@ -1,0 +1,175 @@
+"""What the names in an annotation mean, from two witnesses: mypy's symbol tables and the text of the modules.
+
+mypy knows every class, through any chain of imports. The text is needed for what mypy drops: to it each jaxtyping name
+is the same Annotated, an alias of an array type is the bare array, and calls inside Annotated are nothing at all.
+"""
+
+import ast
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from attrs import frozen
+from mypy.nodes import MypyFile, SymbolNode, TypeInfo
+
+
+class Unsure(Exception):
+    """Not visible without running the code: then nothing is reported."""
+
+
+@frozen(eq=False)
+class Source:
+    """The text of one module, by name: classes, `from` imports and `X = ...`."""
+
+    classes: Mapping[str, list[ast.ClassDef]]
+    imports: Mapping[str, tuple[str, str]]  # name here -> module and name there
+    values: Mapping[str, list[ast.expr]]
+    stars: list[str]
+
+
+@frozen(eq=False)
+class Place:
+    """Where an expression stands: its module, and its class, whose own names come first."""
+
+    module: str
+    cls: TypeInfo | None = None
+
+
+@frozen(eq=False)
+class Found:
+    """A name, the module it was looked up in, and what mypy says it is."""
+
+    node: SymbolNode
+    module: str
+    name: str
+
+    @property
+    def fullname(self) -> str:
+        return self.node.fullname
+
+
+class Names:
+    """Looks names up in the modules of one mypy run."""
+
+    def __init__(self, modules: Mapping[str, MypyFile], shadows: Iterable[Iterable[str]] = ()) -> None:
+        self._modules = modules
+        self._shadows = {os.path.abspath(path): shadow for path, shadow in shadows}
+
+    def find(self, expr: ast.expr, place: Place) -> Found:
+        """What `name` or `module.name` refers to."""
+        if isinstance(expr, ast.Name):
+            inner = place.cls.names.get(expr.id) if place.cls is not None else None
+            if inner is not None and isinstance(inner.node, TypeInfo):
+                return Found(inner.node, place.module, expr.id)
+            return self._in_module(place.module, expr.id)
+        if not isinstance(expr, ast.Attribute):
+            raise Unsure
+        owner = self.find(expr.value, place)
+        if isinstance(owner.node, MypyFile):
+            return self._in_module(owner.node.fullname, expr.attr)
+        symbol = owner.node.names.get(expr.attr) if isinstance(owner.node, TypeInfo) else None
+        if symbol is None or symbol.node is None:
+            raise Unsure
+        return Found(symbol.node, owner.module, expr.attr)
+
+    def origin(self, found: Found) -> str:
+        """The dotted name that imports lead back to: `jaxtyping.Float32`, which mypy calls typing.Annotated."""
+        module, name = found.module, found.name
+        for _ in range(100):  # imports can go in circles
+            if module in ("jaxtyping", "typing", "typing_extensions"):
+                return f"{module.replace('typing_extensions', 'typing')}.{name}"
+            source = self.source(module)
+            if name in source.imports:
+                module, name = source.imports[name]
+            else:
+                stars = [star for star in source.stars if star in self._modules and name in self._modules[star].names]
+                if not stars or name in source.values:
+                    return f"{module}.{name}"
+                module = stars[-1]
+        raise Unsure
+
+    def value(self, fullname: str) -> tuple[ast.expr, Place]:
+        """The right side of `X = ...` for an alias that mypy calls by this name, and where it stands."""
+        module, _, name = fullname.rpartition(".")
+        values = self.source(module).values.get(name, [])
+        if len(values) != 1:
+            raise Unsure
+        return values[0], Place(module)
+
+    def class_def(self, info: TypeInfo) -> ast.ClassDef:
+        """The class statement of a class."""
+        name = info.name.partition("@")[0]  # classes inside functions are `Name@line`
+        found = self.source(info.module_name).classes.get(name, [])
+        if len(found) > 1:
+            found = [one for one in found if one.lineno == info.defn.line]
+        if len(found) != 1:
+            raise Unsure
+        return found[0]
+
+    def source(self, module: str) -> Source:
+        tree = self._modules.get(module)
+        if tree is None:
+            raise Unsure
+        path = self._shadows.get(os.path.abspath(tree.path), tree.path)
+        try:
+            stamp = os.stat(path)
+            return _parse(path, module, tree.is_package_init_file(), stamp.st_mtime_ns, stamp.st_size)
+        except (OSError, SyntaxError, ValueError):
+            raise Unsure from None
+
+    def _in_module(self, module: str, name: str) -> Found:
+        tree = self._modules.get(module)
+        for scope in (tree, self._modules.get("builtins")):
+            symbol = scope.names.get(name) if scope is not None else None
+            if scope is not None and symbol is not None and symbol.node is not None:
+                return Found(symbol.node, scope.fullname, name)
+        below = self._modules.get(f"{module}.{name}")
+        if below is None:
+            raise Unsure
+        return Found(below, module, name)
+
+
+@lru_cache(maxsize=1024)
+def _parse(path: str, module: str, package: bool, mtime: int, size: int) -> Source:
+    tree = ast.parse(Path(path).read_bytes())
+    classes: dict[str, list[ast.ClassDef]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            classes.setdefault(node.name, []).append(node)
+    imports: dict[str, tuple[str, str]] = {}
+    values: dict[str, list[ast.expr]] = {}
+    stars: list[str] = []
+    for statement in _statements(tree.body):
+        if isinstance(statement, ast.ImportFrom):
+            source = _absolute(statement, module, package)
+            imports |= {alias.asname or alias.name: (source, alias.name) for alias in statement.names}
+            stars += [source for alias in statement.names if alias.name == "*"]
+        elif isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    values.setdefault(target.id, []).append(statement.value)
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+            values.setdefault(statement.target.id, []).append(statement.value)
+    return Source(classes, imports, values, stars)
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, also those under `if TYPE_CHECKING:`, `try:` and the like."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, (ast.If, ast.Try, ast.With)):
+            for _, part in ast.iter_fields(statement):
+                if isinstance(part, list):
+                    yield from _statements(one for one in part if isinstance(one, ast.stmt))
+                    for handler in part:
+                        if isinstance(handler, ast.ExceptHandler):
+                            yield from _statements(handler.body)
+
+
+def _absolute(statement: ast.ImportFrom, module: str, package: bool) -> str:
+    if not statement.level:
+        return statement.module or ""
+    parts = module.split(".")
+    above = parts[: len(parts) - statement.level + package]
+    return ".".join([*above, *filter(None, [statement.module])])

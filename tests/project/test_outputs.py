@@ -1,0 +1,65 @@
+"""What both build hooks put into a distribution."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.project.user_project import UserProject
+from treaty.generator._build import build_outputs
+from treaty.schema import TreatyError
+
+
+def test_modules_of_the_project_that_are_used_but_not_listed_are_generated_too(tmp_path: Path) -> None:
+    project = UserProject.write(tmp_path / "project", '[tool.treaty]\nmodules = ["my_model.train"]\n', "src")
+
+    outputs = build_outputs(project.root)
+
+    assert [output.name for output in outputs] == ["my_model/train_treaty.py", "my_model/layers_treaty.py"]
+    assert [output.path for output in outputs] == [
+        project.package / "train_treaty.py",
+        project.package / "layers_treaty.py",
+    ]
+    assert project.generated == {}
+
+
+def test_code_of_installed_packages_is_left_to_them(tmp_path: Path) -> None:
+    project = UserProject.write(tmp_path / "project", '[tool.treaty]\nmodules = ["my_model.fit"]\n')
+    (project.package / "fit.py").write_text(
+        "from treaty.schema import state\nfrom installed.layers import Linear\n\n\n@state\nclass Fit:\n    head: Linear\n"
+    )
+    # Not where the project's modules are looked for, as site-packages of a .venv in its root are not.
+    installed = project.root / ".venv" / "installed"
+    installed.mkdir(parents=True)
+    (installed / "layers.py").write_text((project.package / "layers.py").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(project.root / ".venv"))
+
+        outputs = build_outputs(project.root)
+
+    assert [output.name for output in outputs] == ["my_model/fit_treaty.py"]
+
+
+def test_out_is_where_the_tree_keeps_the_files_not_where_they_are_installed(tmp_path: Path) -> None:
+    settings = '[tool.treaty]\nmodules = ["my_model.layers"]\nout = "generated"\n'
+    project = UserProject.write(tmp_path / "project", settings)
+
+    (output,) = build_outputs(project.root)
+
+    assert output.name == "my_model/layers_treaty.py"
+    assert output.path == project.root / "generated" / "my_model" / "layers_treaty.py"
+
+
+def test_a_missing_module_is_named(tmp_path: Path) -> None:
+    project = UserProject.write(tmp_path / "project", '[tool.treaty]\nmodules = ["my_model.trian"]\n')
+
+    with pytest.raises(
+        TreatyError, match=r"could not generate.*\n  my_model\.trian: .*No module named 'my_model.trian'"
+    ):
+        build_outputs(project.root)
+
+
+def test_a_project_without_modules_is_told_how_to_list_them(tmp_path: Path) -> None:
+    project = UserProject.write(tmp_path / "project", "")
+
+    with pytest.raises(TreatyError, match=r"(?s)lists no modules.*\[tool.treaty\].*modules = "):
+        build_outputs(project.root)

@@ -1,0 +1,124 @@
+"""Real mypy and real pyright over fixtures that are never run.
+
+`schemas` and `accept` must pass, and `reveal_type(...)  # X` must reveal X (`; pyright: Y` where pyright words it
+otherwise). In `reject`, `# E: message  [code]` is an error that plain mypy reports on that line, `# P: message  [code]`
+one that only the plugin reports; `#E` stands for one that the plugin does away with. Nothing else may be reported.
+`stale` holds schemas before and after a change, and what mypy says of the code that was generated before.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+MODES = {
+    "plain": "[mypy]\nstrict = true\nexplicit_package_bases = true\n",
+    "plugin": "[mypy]\nstrict = true\nexplicit_package_bases = true\nplugins = treaty.generator.mypy_plugin\n",
+}
+
+Report = tuple[str, str]  # where and what
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fixtures in a folder of their own, with generated code; that of `stale` is older than its schemas."""
+    root = tmp_path_factory.mktemp("typing")
+    for name in ("schemas", "accept", "reject"):
+        shutil.copytree(HERE / name, root / name)
+    shutil.copytree(HERE / "stale" / "before", root / "stale")
+    modules = [f"{path.parent.name}.{path.stem}" for name in ("schemas", "stale") for path in root.glob(f"{name}/*.py")]
+    modules.remove("schemas.aliases")  # declares no class
+    subprocess.run([sys.executable, "-m", "treaty.cli", "generate", *sorted(modules)], cwd=root, check=True)
+    shutil.copytree(HERE / "stale" / "after", root / "stale", dirs_exist_ok=True)
+    return root
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_mypy_reports_exactly_what_the_fixtures_say(tree: Path, mode: str, pytestconfig: pytest.Config) -> None:
+    files = [path for path in sorted(tree.glob("*/*.py")) if mode == "plugin" or not _needs_plugin(path)]
+    wanted = [one for path in files for one in _wanted(path, mode)]
+    (tree / f"{mode}.ini").write_text(MODES[mode])
+    assert pytestconfig.cache is not None
+    options = [f"--config-file={mode}.ini", f"--cache-dir={pytestconfig.cache.mkdir(f'mypy-{mode}')}"]
+    names = [str(path.relative_to(tree)) for path in files]
+    found = list(_found_by_mypy(tree, _run(tree, "mypy", "--show-traceback", *options, *names)))
+    assert sorted(_in_words_of(wanted, found)) == sorted(wanted)
+
+
+def test_pyright_accepts_and_reveals_the_same(tree: Path) -> None:
+    output = _run(tree, "pyright", "--outputjson", f"--pythonpath={sys.executable}", "accept", "schemas")
+    if not output.startswith("{"):
+        pytest.skip(f"pyright did not start: {output.strip()[-200:]}")
+    found = []
+    for one in json.loads(output)["generalDiagnostics"]:
+        line = one["range"]["start"]["line"] + 1
+        revealed = re.fullmatch(r'Type of ".*" is "(.*)"', one["message"], re.DOTALL)
+        text = f"reveals {revealed[1]}" if revealed else one["message"]
+        found.append((f"{Path(one['file']).relative_to(tree)}:{line}", text))
+    assert sorted(found) == sorted(one for path in tree.glob("accept/*.py") for one in _wanted(path, "pyright"))
+
+
+def _run(tree: Path, tool: str, *args: str) -> str:
+    done = subprocess.run([sys.executable, "-m", tool, *args], cwd=tree, capture_output=True, text=True, check=False)
+    return done.stdout or done.stderr
+
+
+def _needs_plugin(path: Path) -> bool:
+    return path.read_text().startswith("# Needs the plugin:")
+
+
+def _wanted(path: Path, mode: str) -> Iterator[Report]:
+    """What the comments of a fixture ask for."""
+    name = f"{path.parent.name}/{path.stem}"
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        revealed = re.fullmatch(r" *reveal_type\(.*\)  # (.*?)(?:; pyright: (.*))?", line)
+        stale = re.fullmatch(r"# stale: (.*)  # E: (.*)", line)
+        if revealed:
+            yield f"{name}.py:{number}", f"reveals {(mode == 'pyright' and revealed[2]) or revealed[1]}"
+        elif stale:
+            yield f"{name}_treaty.py: {stale[1]}", stale[2]
+        elif mode != "pyright":
+            marks = {"plain": ("E", "-"), "plugin": ("E", "P")}[mode]
+            for mark, text in re.findall(r"  # ([EP-]): (.*?\[[a-z-]+\])(?=  # |$)", line):
+                if mark in marks:
+                    yield f"{name}.py:{number}", text
+
+
+def _found_by_mypy(tree: Path, output: str) -> Iterator[Report]:
+    for line in output.splitlines():
+        report = re.fullmatch(r"(\S+?):(\d+): (error|note): (.*)", line)
+        if report is None:
+            if not line.startswith("Found "):
+                yield "mypy", line
+        elif report[3] == "error" or report[4].startswith("Revealed type is "):
+            where = f"{report[1]}:{report[2]}"
+            if report[1].endswith("_treaty.py"):
+                source = (tree / report[1]).read_text().splitlines()
+                where = f"{report[1]}: {source[int(report[2]) - 1].strip()}"
+            yield where, re.sub('Revealed type is "(.*)"', lambda found: f"reveals {_short(found[1])}", report[4])
+
+
+def _short(revealed: str) -> str:
+    """A type without module names, a TypedDict by its name alone."""
+    while revealed != (revealed := re.sub(r"TypedDict\(([\w.]+), \{[^{}]*\}\)", r"\1", revealed)):
+        pass
+    return re.sub(r"(?:\w+\.)+(\w)", r"\1", revealed)
+
+
+def _in_words_of(wanted: list[Report], found: list[Report]) -> list[Report]:
+    """What was found, each in the words of the fixture where those are part of the message."""
+    left = list(wanted)
+    for index, (where, text) in enumerate(found):
+        for one in left:
+            part, _, code = one[1].rpartition("  ")
+            if one[0] == where and part in text and text.endswith(code):
+                found[index] = one
+                left.remove(one)
+                break
+    return found
