@@ -1,7 +1,7 @@
 import jax
 import jax.numpy as jnp
-
 from state import Block, Linear, TrainState
+
 from treaty.runtime import StateMismatchError, abstract, from_state_dict, nbytes, to_state_dict
 
 

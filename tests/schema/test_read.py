@@ -1,6 +1,8 @@
 """Declarations that are refused: each with the file, the class, the field, what is wrong, and how to write it."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import attrs
@@ -310,6 +312,17 @@ def test_string_and_optional_annotations_mean_the_same() -> None:
         b: "list['Linear']"
 
     assert types_of(Strings)["a"] == "float32[d] | None"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is of Python 3.12")
+def test_the_type_parameter_syntax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "new_syntax.py").write_text(
+        "from tests.schema.declared import Linear\nfrom treaty.schema import state\n\n"
+        "type Layer = Linear\n\n@state\nclass Adam[P]:\n    mu: P\n    layer: Layer\n"
+    )
+    module: Any = __import__("new_syntax")
+    assert dims_of(module.Adam[Linear]) == ("d_in", "d_out")
 
 
 def test_inherited_fields_come_first() -> None:

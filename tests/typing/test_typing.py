@@ -1,9 +1,9 @@
 """Real mypy and real pyright over fixtures that are never run.
 
 `schemas` and `accept` must pass, and `reveal_type(...)  # X` must reveal X (`; pyright: Y` where pyright words it
-otherwise). In `reject`, `# E: message  [code]` is an error that plain mypy reports on that line, `# P: message  [code]`
-one that only the plugin reports; `#E` stands for one that the plugin does away with. Nothing else may be reported.
-`stale` holds schemas before and after a change, and what mypy says of the code that was generated before.
+otherwise). In `reject`, `# E: message  [code]` is an error that plain mypy reports on the next line, `# P: ...` one that
+only the plugin reports, and nothing else may be reported. A fixture may say on its first line why it needs the plugin.
+`stale` holds schemas before and after a change, and what mypy says of the code generated before.
 """
 
 import json
@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,8 +47,8 @@ def test_mypy_reports_exactly_what_the_fixtures_say(tree: Path, mode: str, pytes
     assert pytestconfig.cache is not None
     options = [f"--config-file={mode}.ini", f"--cache-dir={pytestconfig.cache.mkdir(f'mypy-{mode}')}"]
     names = [str(path.relative_to(tree)) for path in files]
-    found = list(_found_by_mypy(tree, _run(tree, "mypy", "--show-traceback", *options, *names)))
-    assert sorted(_in_words_of(wanted, found)) == sorted(wanted)
+    output = _run(tree, "mypy", "--show-traceback", *options, *names)
+    _compare(_found_by_mypy(tree, output), wanted)
 
 
 def test_pyright_accepts_and_reveals_the_same(tree: Path) -> None:
@@ -61,7 +61,8 @@ def test_pyright_accepts_and_reveals_the_same(tree: Path) -> None:
         revealed = re.fullmatch(r'Type of ".*" is "(.*)"', one["message"], re.DOTALL)
         text = f"reveals {revealed[1]}" if revealed else one["message"]
         found.append((f"{Path(one['file']).relative_to(tree)}:{line}", text))
-    assert sorted(found) == sorted(one for path in tree.glob("accept/*.py") for one in _wanted(path, "pyright"))
+    wanted = [one for path in tree.glob("accept/*.py") for one in _wanted(path, "pyright")]
+    _compare(found, wanted)
 
 
 def _run(tree: Path, tool: str, *args: str) -> str:
@@ -76,18 +77,17 @@ def _needs_plugin(path: Path) -> bool:
 def _wanted(path: Path, mode: str) -> Iterator[Report]:
     """What the comments of a fixture ask for."""
     name = f"{path.parent.name}/{path.stem}"
+    above: list[str] = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
-        revealed = re.fullmatch(r" *reveal_type\(.*\)  # (.*?)(?:; pyright: (.*))?", line)
-        stale = re.fullmatch(r"# stale: (.*)  # E: (.*)", line)
-        if revealed:
-            yield f"{name}.py:{number}", f"reveals {(mode == 'pyright' and revealed[2]) or revealed[1]}"
-        elif stale:
+        if error := re.fullmatch(r" *# ([EP]): (.*  \[[a-z-]+\])", line):
+            above += [error[2]] if error[1] == "E" or mode == "plugin" else []
+        elif stale := re.fullmatch(r"# stale: (.*)  # E: (.*)", line):
             yield f"{name}_treaty.py: {stale[1]}", stale[2]
-        elif mode != "pyright":
-            marks = {"plain": ("E", "-"), "plugin": ("E", "P")}[mode]
-            for mark, text in re.findall(r"  # ([EP-]): (.*?\[[a-z-]+\])(?=  # |$)", line):
-                if mark in marks:
-                    yield f"{name}.py:{number}", text
+        else:
+            yield from ((f"{name}.py:{number}", text) for text in above)
+            above.clear()
+            if revealed := re.fullmatch(r" *reveal_type\(.*\)  # (.*?)(?:; pyright: (.*))?", line):
+                yield f"{name}.py:{number}", f"reveals {(mode == 'pyright' and revealed[2]) or revealed[1]}"
 
 
 def _found_by_mypy(tree: Path, output: str) -> Iterator[Report]:
@@ -111,14 +111,18 @@ def _short(revealed: str) -> str:
     return re.sub(r"(?:\w+\.)+(\w)", r"\1", revealed)
 
 
-def _in_words_of(wanted: list[Report], found: list[Report]) -> list[Report]:
-    """What was found, each in the words of the fixture where those are part of the message."""
-    left = list(wanted)
-    for index, (where, text) in enumerate(found):
-        for one in left:
+def _compare(found: Iterable[Report], wanted: Iterable[Report]) -> None:
+    """Fail with what was not wanted and what is missing; the words wanted may be a part of the message."""
+    missing, unexpected = list(wanted), []
+    for where, text in found:
+        for one in missing:
             part, _, code = one[1].rpartition("  ")
             if one[0] == where and part in text and text.endswith(code):
-                found[index] = one
-                left.remove(one)
+                missing.remove(one)
                 break
-    return found
+        else:
+            unexpected.append(f"unexpected at {where}: {text}")
+    if missing or unexpected:
+        pytest.fail(
+            "\n".join([*unexpected, *(f"missing at {where}: {text}" for where, text in missing)]), pytrace=False
+        )

@@ -9,9 +9,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, Final
 
 from attrs import frozen
 from mypy.nodes import MypyFile, SymbolNode, TypeInfo
+
+_TYPE_STATEMENT: Final[Any] = getattr(ast, "TypeAlias", ())  # `type X = ...`, from Python 3.12 on
 
 
 class Unsure(Exception):
@@ -151,6 +154,8 @@ def _parse(path: str, module: str, package: bool, mtime: int, size: int) -> Sour
                     values.setdefault(target.id, []).append(statement.value)
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
             values.setdefault(statement.target.id, []).append(statement.value)
+        elif isinstance(statement, _TYPE_STATEMENT) and not statement.type_params:
+            values.setdefault(statement.name.id, []).append(statement.value)
     return Source(classes, imports, values, stars)
 
 

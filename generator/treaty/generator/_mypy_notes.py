@@ -11,7 +11,7 @@ from attrs import frozen
 from mypy.nodes import TypeInfo
 
 from treaty.generator._mypy_names import Names, Place, Unsure
-from treaty.schema import ArraySpec, Dims, Length, SchemaError, dtypes, ir
+from treaty.schema import ArraySpec, Dims, Length, SchemaError, _read, dtypes, ir
 from treaty.schema.dims import Dim, parse_dims
 
 TAG: Final = "treaty"  # in the metadata that mypy keeps of a class: it is declared with @state
@@ -42,11 +42,11 @@ def note(expr: ast.expr, names: Names, place: Place) -> object:
         raise Unsure
     if not isinstance(expr, ast.Call):
         raise SchemaError(f"Annotated[..., {name}]: write {name}(...) with its arguments")
+    named = keywords(expr)
     if name == "Fields":
-        return Given({str(one.arg): one.value for one in expr.keywords})
-    named = {str(one.arg): literal(one.value) for one in expr.keywords}
+        return Given(named)
     try:
-        return _NOTES[name](*map(literal, expr.args), **named)
+        return _NOTES[name](*map(literal, expr.args), **{key: literal(value) for key, value in named.items()})
     except TypeError as error:  # mypy checks no call inside Annotated
         raise SchemaError(f"{ast.unparse(expr)}: {error}") from None
 
@@ -59,7 +59,7 @@ def jaxtyping_array(name: str, args: list[ast.expr], names: Names, place: Place)
         raise Unsure
     dims = parse_dims(text)
     if spelled == ("prng_key",):
-        return ir.Key(dims)
+        return array_of(args[0], "key", dims, names, place)
     known = [one for one in spelled if one in dtypes.BY_NAME] if isinstance(spelled, (tuple, list)) else []
     if len(known) != 1:
         raise SchemaError(f"{name}[...]: a stored array has one dtype; write Float32[...], BFloat16[...], …")
@@ -71,13 +71,12 @@ def array_of(expr: ast.expr, dtype: str, dims: tuple[Dim, ...], names: Names, pl
     found = names.find(expr.value if isinstance(expr, ast.Subscript) else expr, place)
     if not isinstance(found.node, TypeInfo):
         raise Unsure
-    host = found.fullname == "numpy.ndarray"
-    if not host and found.fullname != JAX_ARRAY:
+    if found.fullname == "numpy.ndarray":
+        return _read._array_of(np.ndarray, dtype, dims)
+    if found.fullname != JAX_ARRAY:
         raise SchemaError(f"array type {ast.unparse(expr)}: expected jax.Array or np.ndarray")
     impl = dtypes.key_impl(dtype)
-    if impl is not None and host:
-        raise SchemaError(f"{dtype}: PRNG keys are jax arrays; write Annotated[Array, ...]")
-    return ir.Array(dtype, dims, host) if impl is None else ir.Key(dims, impl)
+    return ir.Key(dims, impl) if impl is not None or dtype == "key" else ir.Array(dtype, dims)
 
 
 def kind_of(info: TypeInfo) -> str | None:
@@ -122,6 +121,13 @@ def numpy_class(fullname: str) -> type[np.generic] | None:
         if fullname.startswith(f"{module.__name__}.") and isinstance(found, type) and issubclass(found, np.generic):
             return found
     return None
+
+
+def keywords(call: ast.Call) -> dict[str, ast.expr]:
+    """The keyword arguments of a call, where it says them all."""
+    if any(one.arg is None for one in call.keywords):
+        raise Unsure
+    return {str(one.arg): one.value for one in call.keywords}
 
 
 def unquoted(expr: ast.expr) -> ast.expr:

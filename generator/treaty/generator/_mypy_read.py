@@ -100,7 +100,7 @@ class _Reader:
         _read._check_name(name, kind)
         options = self._options(statement.value, place)
         key = name if options.get("key") is None else str(options["key"])
-        if key in keys:
+        if keys.get(key, name) != name:
             raise SchemaError(f"key {key!r} is already the key of {keys[key]}; keys must differ")
         keys[key] = name
         type = self._types.read(statement.annotation, place, scope)
@@ -113,7 +113,7 @@ class _Reader:
         if not isinstance(value, ast.Call):
             return {}
         callee = self._types.names.find(value.func, place).fullname
-        given = {str(one.arg): one.value for one in value.keywords}
+        given = notes.keywords(value)
         if callee in ("attr.field", "attrs.field") and "init" in given and notes.literal(given["init"]) is False:
             raise SchemaError("init=False cannot be restored; drop it, or give the field a default")
         if callee != f"{notes.DECLARE}.field":

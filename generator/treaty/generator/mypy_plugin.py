@@ -5,7 +5,9 @@ Without it mypy sees @state through dataclass_transform, and generated code need
 to `treaty generate`, and the dtypes of numpy calls that mypy would take for Any.
 """
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from mypy.errorcodes import ErrorCode
@@ -15,10 +17,18 @@ from mypy.plugin import ClassDefContext, FunctionContext, MethodContext, Plugin
 from mypy.plugins.attrs import attr_attrib_makers, attr_class_maker_callback, attr_tag_callback
 from mypy.types import AnyType, CallableType, Type, TypeOfAny
 
+import treaty.schema
 from treaty.generator._mypy_names import Names
 from treaty.generator._mypy_notes import DECLARE, TAG
 from treaty.generator._mypy_numpy import NumpyCalls
 from treaty.generator._mypy_read import problems_of
+
+_SOURCES: Final = [
+    *Path(__file__).parent.glob("_mypy_*.py"),
+    *Path(treaty.schema.__file__).parent.glob("*.py"),
+]
+# mypy drops its cache when this changes; of the plugin's own text it looks at this file only.
+__version__ = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_SOURCES))).hexdigest()
 
 TREATY: Final = ErrorCode("treaty", "Check that a state class can be stored", "Treaty")
 

@@ -35,6 +35,7 @@ _SCALARS: Final[Mapping[Any, str]] = {
     type(None): "none",
     None: "none",
 }
+_TYPE_ALIAS: Final[Any] = getattr(typing, "TypeAliasType", ())  # `type X = ...`, from Python 3.12 on
 _UNIONS: Final = (typing.Union, types.UnionType)
 _ALL: Final = "..."  # in ties while reading: tie every dim of the child to its namesake here
 
@@ -123,6 +124,8 @@ class Reader:
             return self._type(_evaluate(annotation, place.cls), scope, place)
         if typing.get_origin(annotation) is typing.Annotated:
             return self._annotated(annotation, scope, place)
+        if isinstance(annotation, _TYPE_ALIAS):
+            return self._type(annotation.__value__, scope, place)
         if typing.get_origin(annotation) is typing.Required:
             return self._type(typing.get_args(annotation)[0], scope, place)
         if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):

@@ -1,7 +1,6 @@
 """State classes: keyword-only constructors, frozen attributes, generics that follow their arguments."""
 
 from jax import Array
-
 from schemas.language import Nodes
 from schemas.model import Block, Linear, TrainState
 from schemas.optim import Adam, Run

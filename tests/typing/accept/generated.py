@@ -1,7 +1,6 @@
 """The functions of generated modules: each state dict has its TypedDict, with rank and dtype at the leaves."""
 
 import numpy as np
-
 from schemas.model import Linear, TrainState
 from schemas.model_treaty import (
     LinearState,

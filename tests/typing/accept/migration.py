@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-
 from schemas.model_treaty import BlockState, LinearState
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from schemas.model import Block, Linear, TrainState
 from schemas.optim import Adam, Run
+
 from treaty.runtime import abstract, from_state_dict, nbytes, to_state_dict
 
 state: dict[str, Any] = {}

@@ -3,7 +3,6 @@
 
 import attrs
 from jax import Array
-
 from schemas.model import Linear, TrainState
 from schemas.optim import Adam
 

@@ -7,8 +7,8 @@ import numpy as np
 from jax import Array
 from jax.tree_util import Partial
 from jaxtyping import Float32, Int32
-
 from schemas.model import Linear
+
 from treaty.schema import ArraySpec, Dims, Fields, Length, field, state
 
 
@@ -23,115 +23,138 @@ class Plain:
 
 @state
 class StaticArray:
-    x: Float32[Array, "d"] = field(static=True)  # P: a static field must be hashable, got float32[d]; expected a Python scalar, str, enum, or a tuple of them  [treaty]
+    # P: a static field must be hashable, got float32[d]; expected a Python scalar, str, enum, or a tuple of them  [treaty]
+    x: Float32[Array, "d"] = field(static=True)
 
 
 @state
 class StaticList:
-    x: list[int] = field(static=True)  # P: a static field must be hashable, got list[int]  [treaty]
+    # P: a static field must be hashable, got list[int]  [treaty]
+    x: list[int] = field(static=True)
 
 
 @state
 class KeyIsANumber:
-    x: int = field(key=3)  # E: No overload variant of "field" matches argument type "int"  [call-overload]
+    # E: No overload variant of "field" matches argument type "int"  [call-overload]
+    x: int = field(key=3)
 
 
 @state
 class SameKey:
     x: int
-    y: int = field(key="x")  # P: key 'x' is already the key of x; keys must differ  [treaty]
+    # P: key 'x' is already the key of x; keys must differ  [treaty]
+    y: int = field(key="x")
 
 
 @state
 class Underscore:
-    _x: int  # P: '_x' starts with an underscore; rename it and write field(key='_x')  [treaty]
+    # P: '_x' starts with an underscore; rename it and write field(key='_x')  [treaty]
+    _x: int
 
 
 @state
 class DefaultOfAnotherType:
-    x: int = field(default="0")  # E: [call-overload]
+    # E: Incompatible types in assignment (expression has type "str", variable has type "int")  [assignment]
+    x: int = field(default="0")
 
 
 @state
 class UnknownOption:
-    x: int = field(name="y")  # E: [call-overload]
+    # E: Unexpected keyword argument "name" for overloaded function "field"  [call-overload]
+    x: int = field(name="y")
 
 
 @state
 class NotGivenToInit:
-    x: int = attrs.field(init=False)  # P: init=False cannot be restored; drop it, or give the field a default  [treaty]
+    # P: init=False cannot be restored; drop it, or give the field a default  [treaty]
+    x: int = attrs.field(init=False)
 
 
-@state(version="2")  # E: [call-overload]
+# E: No overload variant of "state" matches argument type "str"  [call-overload]
+@state(version="2")
 class VersionIsText:
     x: int
 
 
 @state
 class UnknownDtype:
-    x: Annotated[Array, ArraySpec("float33", "d")]  # P: ArraySpec('float33'): unknown dtype; known: bool, int1, int2  [treaty]
+    # P: ArraySpec('float33'): unknown dtype; known: bool, int1, int2  [treaty]
+    x: Annotated[Array, ArraySpec("float33", "d")]
 
 
 @state
 class UnknownKeyImplementation:
-    x: Annotated[Array, ArraySpec("key<mine>", "")]  # P: ArraySpec('key<mine>'): unknown dtype; known: bool, int1, int2  [treaty]
+    # P: ArraySpec('key<mine>'): unknown dtype; known: bool, int1, int2  [treaty]
+    x: Annotated[Array, ArraySpec("key<mine>", "")]
 
 
 @state
 class KeyOnTheHost:
-    x: Annotated[np.ndarray, ArraySpec("key<rbg>", "")]  # P: key<rbg>: PRNG keys are jax arrays; write Annotated[Array, ...]  [treaty]
+    # P: key<rbg>: PRNG keys are jax arrays  [treaty]
+    x: Annotated[np.ndarray, ArraySpec("key<rbg>", "")]
 
 
 @state
 class SpecOfAnInt:
-    x: Annotated[int, ArraySpec("float32", "d")]  # P: array type int: expected jax.Array or np.ndarray  [treaty]
+    # P: array type int: expected jax.Array or np.ndarray  [treaty]
+    x: Annotated[int, ArraySpec("float32", "d")]
 
 
 @state
 class LengthOfAClass:
-    x: Annotated[Linear, Length("n")]  # P: Length('n'): expected list[X], tuple[X, ...] or dict[K, X], got schemas.model:Linear  [treaty]
+    # P: Length('n'): expected list[X], tuple[X, ...] or dict[K, X], got schemas.model:Linear  [treaty]
+    x: Annotated[Linear, Length("n")]
 
 
 @state
 class LengthOfAFixedTuple:
-    x: Annotated[tuple[int, int], Length(2)]  # P: Length('2'): expected list[X], tuple[X, ...] or dict[K, X], got tuple[int, int]  [treaty]
+    # P: Length('2'): expected list[X], tuple[X, ...] or dict[K, X], got tuple[int, int]  [treaty]
+    x: Annotated[tuple[int, int], Length(2)]
 
 
 @state
 class LengthOfNothing:
-    x: Annotated[list[int], Length()]  # P: Length(): Length.__init__() missing 1 required positional argument: 'size'  [treaty]
+    # P: Length(): Length.__init__() missing 1 required positional argument: 'size'  [treaty]
+    x: Annotated[list[int], Length()]
 
 
 @state
 class LengthIsAFloat:
-    x: Annotated[list[int], Length(2.5)]  # P: Length(2.5): expected a name, an int or an expression, got float  [treaty]
+    # P: Length(2.5): expected a name, an int or an expression, got float  [treaty]
+    x: Annotated[list[int], Length(2.5)]
 
 
 @state
 class NoteWithoutArguments:
-    x: Annotated[Linear, Dims]  # P: Annotated[..., Dims]: write Dims(...) with its arguments  [treaty]
+    # P: Annotated[..., Dims]: write Dims(...) with its arguments  [treaty]
+    x: Annotated[Linear, Dims]
 
 
 @state
 class UnknownField:
-    x: Annotated[Moments, Fields(mean=Float32[Array, "d"], count=int)]  # P: Fields(count=...): Moments has mean, seen  [treaty]
+    # P: Fields(count=...): Moments has mean, seen  [treaty]
+    x: Annotated[Moments, Fields(mean=Float32[Array, "d"], count=int)]
 
 
 @state
 class MissingField:
-    x: Annotated[Moments, Fields(mean=Float32[Array, "d"])]  # P: Fields(...): no type for seen of Moments  [treaty]
+    # P: Fields(...): no type for seen of Moments  [treaty]
+    x: Annotated[Moments, Fields(mean=Float32[Array, "d"])]
 
 
 @state
 class FieldThatCannotBeStored:
-    x: Annotated[Moments, Fields(mean=Float32[Array, "d"], seen=set[int])]  # P: cannot store set[int]; expected an array  [treaty]
+    # P: cannot store set[int]; expected an array  [treaty]
+    x: Annotated[Moments, Fields(mean=Float32[Array, "d"], seen=set[int])]
 
 
 @state
 class FieldsOfAPlainClass:
-    x: Annotated[Plain, Fields(x=int)]  # P: Fields(...): expected a NamedTuple, dataclass or attrs class, got Plain  [treaty]
+    # P: Fields(...): expected a NamedTuple, dataclass or attrs class, got Plain  [treaty]
+    x: Annotated[Plain, Fields(x=int)]
 
 
 @state
 class PartialOfNothing:
-    x: Annotated[Partial, Fields(args=(Int32[Array, ""],))]  # P: Partial: write Annotated[Partial, Fields(func=the_function  [treaty]
+    # P: Partial: write Annotated[Partial, Fields(func=the_function  [treaty]
+    x: Annotated[Partial, Fields(args=(Int32[Array, ""],))]

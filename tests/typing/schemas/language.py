@@ -113,8 +113,8 @@ class Nodes:
     by_name: Annotated[dict[str, Plain], Length(3)]
     by_number: dict[int, "Plain"]
     maybe: Plain | None
-    maybe_too: Optional[Plain]
-    maybe_again: Union[Plain, None]
+    maybe_too: Optional[Plain]  # noqa: UP045 - this spelling is a row of its own
+    maybe_again: Union[Plain, None]  # noqa: UP007
     width: Float32[Array, "m"]
 
 

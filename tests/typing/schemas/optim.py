@@ -4,8 +4,8 @@ from typing import Generic, TypeVar
 
 from jax import Array
 from jaxtyping import Int32
-
 from schemas.model import Linear
+
 from treaty.schema import state
 
 P = TypeVar("P")

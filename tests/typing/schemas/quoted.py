@@ -6,10 +6,10 @@ from typing import Annotated, Generic, NamedTuple, TypeVar
 
 from jax import Array
 from jaxtyping import Float32, Int32
-
 from schemas import language
 from schemas.aliases import F32, Matrix
 from schemas.language import Moments
+
 from treaty.schema import Dims, field, state
 
 T = TypeVar("T")

@@ -1,7 +1,6 @@
 """A field is renamed, without key= for the old name. This is the schema after."""
 
 # stale: "kernel": obj.kernel,  # E: "Linear" has no attribute "kernel"  [attr-defined]
-# stale: return linear_new(  # E: Missing named argument "weight"  [call-arg]
 # stale: return linear_new(  # E: Unexpected keyword argument "kernel"  [call-arg]
 
 from jax import Array
