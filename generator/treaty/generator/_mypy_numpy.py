@@ -42,16 +42,25 @@ class NumpyCalls:
     def hook(self, fullname: str) -> Callable[[FunctionContext | MethodContext], Type] | None:
         if not fullname.startswith("numpy."):
             return None
-        return lambda ctx: self._returns(fullname, ctx)
+
+        def returns(ctx: FunctionContext | MethodContext) -> Type:
+            try:
+                return self._returns(fullname, ctx)
+            except Exception:  # types we do not understand must never stop mypy
+                if ctx.api.options.show_traceback:
+                    raise
+                return ctx.default_return_type
+
+        return returns
 
     def _returns(self, fullname: str, ctx: FunctionContext | MethodContext) -> Type:
-        default = _array(ctx.default_return_type)
-        if default is None or not _is_vague(default) or self._inferring or not _is_exact_place(ctx):
+        found = _arrays(ctx.default_return_type)
+        if len(found) != 1 or not _is_vague(found[0]) or self._inferring or not _is_exact_place(ctx):
             return ctx.default_return_type
-        found = self._without_context(ctx) or default
-        if fullname.endswith(_TAKE_DTYPE) and _has_any_dtype(found):
-            found = self._with_dtype(found, _argument(ctx, "dtype"))
-        return _with_rank(found, _argument(ctx, "shape"), ctx) if _has_any_shape(found) else found
+        array = self._without_context(ctx) or found[0]
+        if fullname.endswith(_TAKE_DTYPE) and _has_any_dtype(array):
+            array = self._with_dtype(array, _argument(ctx, "dtype"))
+        return _with_rank(array, _argument(ctx, "shape"), ctx) if _has_any_shape(array) else array
 
     def _without_context(self, ctx: FunctionContext | MethodContext) -> Instance | None:
         # While mypy tries the items of a union argument one by one, it must not be asked about the same call again.
@@ -61,10 +70,10 @@ class NumpyCalls:
         self._inferring = True
         try:
             with ctx.api.msg.filter_errors() as errors:
-                found = _array(ctx.api.get_expression_type(ctx.context))
+                found = _arrays(ctx.api.get_expression_type(ctx.context))
         finally:
             self._inferring = False
-        return None if errors.has_new_errors() else found
+        return found[0] if len(found) == 1 and not errors.has_new_errors() else None
 
     def _with_dtype(self, array: Instance, given: Expression | None) -> Instance:
         name = given.value if isinstance(given, StrExpr) else ""
@@ -79,12 +88,15 @@ class NumpyCalls:
         return array.copy_modified(args=[array.args[0], Instance(dtype.node, [scalar])])
 
 
-def _array(type: Type) -> Instance | None:
-    """The one ndarray type, alone or in a union (of a leaf that may also be a jax.Array)."""
+def _arrays(type: Type) -> list[Instance]:
+    """The ndarray types among the items of a union, or the type itself."""
+    return [item for item in _items(type) if item.type.fullname == _ARRAY and len(item.args) == 2]
+
+
+def _items(type: Type) -> list[Instance]:
     proper = get_proper_type(type)
     items = [get_proper_type(item) for item in proper.items] if isinstance(proper, UnionType) else [proper]
-    arrays = [item for item in items if isinstance(item, Instance) and item.type.fullname == _ARRAY]
-    return arrays[0] if len(arrays) == 1 and len(arrays[0].args) == 2 else None
+    return [item for item in items if isinstance(item, Instance)]
 
 
 def _is_exact_place(ctx: FunctionContext | MethodContext) -> bool:
@@ -93,15 +105,12 @@ def _is_exact_place(ctx: FunctionContext | MethodContext) -> bool:
     Elsewhere it may be the inferred type of a variable that merely held another array before.
     """
     expected = ctx.api.type_context[-1]
-    array = _array(expected) if expected is not None else None
-    if expected is None or array is None or _has_any_dtype(array):
+    if expected is None or not any(not _has_any_dtype(array) for array in _arrays(expected)):
         return False
-    proper = get_proper_type(expected)
-    items = [get_proper_type(item) for item in proper.items] if isinstance(proper, UnionType) else []
-    if any(isinstance(item, Instance) and item.type.fullname == JAX_ARRAY for item in items):
+    if any(item.type.fullname == JAX_ARRAY for item in _items(expected)):
         return True
     returns: list[Type] = getattr(ctx.api, "return_types", [])
-    return bool(returns) and get_proper_type(returns[-1]) == proper
+    return bool(returns) and get_proper_type(returns[-1]) == get_proper_type(expected)
 
 
 def _is_vague(array: Instance) -> bool:

@@ -5,6 +5,7 @@ code, and say the same words. What is not surely wrong is not reported.
 """
 
 import ast
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,11 +29,20 @@ class Problem:
     text: str
 
 
-def problems_of(info: TypeInfo, names: Names) -> list[Problem]:
-    """Everything that is surely wrong with the declaration of a state class."""
+@frozen
+class Reading:
+    """Everything that is surely wrong with a state class; which classes it was read from, and a digest of all it says."""
+
+    problems: list[Problem]
+    classes: set[str]
+    digest: str
+
+
+def read(info: TypeInfo, names: Names) -> Reading:
+    """Read the declaration of a state class."""
     reader = _Reader(names, info)
     reader.node(info, ())
-    return reader.problems or reader.settled()
+    return Reading(reader.problems or reader.settled(), reader.classes, reader.digest())
 
 
 class _Reader:
@@ -40,6 +50,7 @@ class _Reader:
 
     def __init__(self, names: Names, root: TypeInfo) -> None:
         self.problems: list[Problem] = []
+        self.classes: set[str] = set()
         self._root = root
         self._types = Types(names, self.node, self._inline)
         self._raw: dict[str, ir.Class] = {}
@@ -49,12 +60,16 @@ class _Reader:
         symbol = f"{info.module_name}:{_qualname(info)}"
         id = f"{symbol}[{', '.join(map(_read._describe_argument, args))}]" if args else symbol
         if id not in self._raw:
+            self.classes.add(info.fullname)
             kind = notes.kind_of(info) or ""
             self._raw[id] = ir.Class(id, symbol, kind, (), ())
             scope = dict(zip(info.type_vars, args, strict=False))
             fields = {field.name: field for cls in _ancestry(info) for field in self._fields(cls, info, kind, scope)}
             self._raw[id] = attrs.evolve(self._raw[id], fields=tuple(fields.values()))
         return ir.Node(id)
+
+    def digest(self) -> str:
+        return hashlib.sha256(repr(self._raw).encode()).hexdigest()
 
     def settled(self) -> list[Problem]:
         """Problems of dims, which need every class: none while one of them is not surely known."""

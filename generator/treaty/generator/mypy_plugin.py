@@ -15,13 +15,15 @@ from mypy.nodes import ARG_NAMED, ARG_NAMED_OPT, AssignmentStmt, CallExpr, Conte
 from mypy.options import Options
 from mypy.plugin import ClassDefContext, FunctionContext, MethodContext, Plugin
 from mypy.plugins.attrs import attr_attrib_makers, attr_class_maker_callback, attr_tag_callback
-from mypy.types import AnyType, CallableType, Type, TypeOfAny
+from mypy.plugins.common import add_attribute_to_class
+from mypy.server.trigger import make_wildcard_trigger
+from mypy.types import AnyType, CallableType, LiteralType, Type, TypeOfAny
 
 import treaty.schema
 from treaty.generator._mypy_names import Names
 from treaty.generator._mypy_notes import DECLARE, TAG
 from treaty.generator._mypy_numpy import NumpyCalls
-from treaty.generator._mypy_read import problems_of
+from treaty.generator._mypy_read import Reading, read
 
 _SOURCES: Final = [
     *Path(__file__).parent.glob("_mypy_*.py"),
@@ -70,9 +72,10 @@ def _declared(ctx: ClassDefContext) -> bool:
     if not _as_attrs(ctx):
         return False
     try:
-        names = Names(ctx.api.modules, ctx.api.options.shadow_file or ())
-        for problem in problems_of(ctx.cls.info, names):
+        reading = read(ctx.cls.info, Names(ctx.api.modules, ctx.api.options.shadow_file or ()))
+        for problem in reading.problems:
             ctx.api.fail(problem.text, _line_of(problem.field, ctx), code=TREATY)
+        _depend(reading, ctx)
     except Exception:  # a declaration we do not understand must never stop mypy
         if ctx.api.options.show_traceback:
             raise
@@ -99,6 +102,18 @@ def _as_attrs(ctx: ClassDefContext) -> bool:
     return attr_class_maker_callback(
         ClassDefContext(ctx.cls, decorator, ctx.api), auto_attribs_default=True, frozen_default=True, slots_default=True
     )
+
+
+def _depend(reading: Reading, ctx: ClassDefContext) -> None:
+    """Dims are no part of the types that mypy compares: a literal type of their digest lets it see them change."""
+    text = ctx.api.named_type("builtins.str")
+    digest = LiteralType(reading.digest, text)
+    name = "__treaty_digest__"
+    add_attribute_to_class(
+        ctx.api, ctx.cls, name, digest, override_allow_incompatible=True, is_classvar=True, overwrite_existing=True
+    )
+    for fullname in reading.classes - {ctx.cls.fullname}:
+        ctx.api.add_plugin_dependency(make_wildcard_trigger(fullname))
 
 
 def _constant(name: str) -> NameExpr:

@@ -70,7 +70,7 @@ class Reader:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
         if self._problems:
             raise SchemaError(*self._problems)
-        return settle(self._raw, _ALL, {id: str(_Place(self.objects.get(cls.symbol))) for id, cls in self._raw.items()})
+        return settle(self._raw, _ALL, lambda id: str(_Place(self.objects.get(self._raw[id].symbol))))
 
     def _symbol(self, value: Any) -> str:
         symbol = symbol_of(value)

@@ -1,6 +1,6 @@
 """Settles dims after all classes are read: which dims each class has, and that every one can be known."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -10,31 +10,33 @@ from treaty.schema.dims import Expr, Name, names
 from treaty.schema.sources import sources
 
 
-def settle(raw: Mapping[str, ir.Class], every: str, places: Mapping[str, str] | None = None) -> tuple[ir.Class, ...]:
+def settle(
+    raw: Mapping[str, ir.Class], every: str, place_of: Callable[[str], str] | None = None
+) -> tuple[ir.Class, ...]:
     """Fill in `dims`, `definitions` and the ties marked `every`. Raises SchemaError with every problem.
 
-    `places` says where each class is declared, for messages.
+    `place_of` says where a class is declared; finding that reads source files, so only messages ask for it.
     """
-    places = places or {id: cls.qualname for id, cls in raw.items()}
+    place_of = place_of or (lambda id: raw[id].qualname)
     problems: list[str] = []
     dims = _all_dims(raw, every)
     classes: dict[str, ir.Class] = {}
     for id, cls in raw.items():
         fields = []
         for field in cls.fields:
-            problems += [f"{places[id]}.{field.name}: {problem}" for problem in _loose_ties(field.type, dims, every)]
+            problems += [f"{place_of(id)}.{field.name}: {problem}" for problem in _loose_ties(field.type, dims, every)]
             fields.append(attrs.evolve(field, type=_close(field.type, dims, every)))
         args = tuple(_close(arg, dims, every) for arg in cls.args)
-        definitions = _definitions(cls, places[id], problems)
+        definitions = _definitions(cls, place_of, problems)
         classes[id] = attrs.evolve(cls, fields=tuple(fields), dims=dims[id], definitions=definitions, args=args)
     if not problems:
         schema = ir.Schema("", tuple(classes.values()))
-        problems += _endless(schema, places)
+        problems += _endless(schema, place_of)
         for cls in classes.values():
             for dim in cls.dims:
                 if not sources(schema, cls, dim):
                     problems.append(
-                        f"{places[cls.id]}: dim {dim!r} cannot be known from the data; it must stand alone "
+                        f"{place_of(cls.id)}: dim {dim!r} cannot be known from the data; it must stand alone "
                         f"(or as in 2*{dim}+1) on some axis, Length or Dims"
                     )
     if problems:
@@ -105,7 +107,7 @@ def _loose_ties(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) 
             yield f"Dims({name}=...): {tied[0]} has no dim {name!r}; its dims: {known}"
 
 
-def _definitions(cls: ir.Class, place: str, problems: list[str]) -> tuple[tuple[str, Expr], ...]:
+def _definitions(cls: ir.Class, place_of: Callable[[str], str], problems: list[str]) -> tuple[tuple[str, Expr], ...]:
     """Labels define a name once: `d=3` on one axis and `d=4` on another is a mistake."""
     found: dict[str, Expr] = {}
     for field in cls.fields:
@@ -115,11 +117,11 @@ def _definitions(cls: ir.Class, place: str, problems: list[str]) -> tuple[tuple[
                     continue
                 if found.setdefault(dim.label, dim.size) != dim.size:
                     problems.append(
-                        f"{place}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
+                        f"{place_of(cls.id)}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
                     )
     for label, size in found.items():
         if label in _reached(size, found):
-            problems.append(f"{place}: dim {label}={size}: {label} is defined by itself")
+            problems.append(f"{place_of(cls.id)}: dim {label}={size}: {label} is defined by itself")
     return tuple(sorted(found.items()))
 
 
@@ -135,7 +137,7 @@ def _reached(size: Expr, defined: Mapping[str, Expr]) -> set[str]:
     return reached
 
 
-def _endless(schema: ir.Schema, places: Mapping[str, str]) -> Iterator[str]:
+def _endless(schema: ir.Schema, place_of: Callable[[str], str]) -> Iterator[str]:
     """Classes that cannot be built because every instance needs another one first."""
     needs = {
         cls.id: {node.cls: field.name for field in cls.fields for node in _needed(field.type)} for cls in schema.classes
@@ -149,7 +151,7 @@ def _endless(schema: ir.Schema, places: Mapping[str, str]) -> Iterator[str]:
                     reached.add(one)
                     pending += needs[one]
             if cls.id in reached:
-                yield f"{places[cls.id]}.{name}: {cls.qualname} contains itself; break the circle with X | None or list[X]"
+                yield f"{place_of(cls.id)}.{name}: {cls.qualname} contains itself; break the circle with X | None or list[X]"
 
 
 def _needed(type: ir.Type) -> Iterator[ir.Node]:
