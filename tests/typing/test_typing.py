@@ -6,6 +6,7 @@ only the plugin reports, and nothing else may be reported. A fixture may say on 
 `stale` holds schemas before and after a change, and what mypy says of the code generated before.
 """
 
+import contextlib
 import json
 import re
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from mypy import api
 
 HERE = Path(__file__).parent
 CONFIG = {
@@ -58,7 +60,9 @@ def test_mypy_with_the_plugin_reports_exactly_what_the_fixtures_say(tree: Path, 
 
 
 def test_pyright_accepts_and_reveals_the_same(tree: Path) -> None:
-    output = _run(tree, "pyright", "--outputjson", f"--pythonpath={sys.executable}", "accept", "schemas")
+    command = [sys.executable, "-m", "pyright", "--outputjson", f"--pythonpath={sys.executable}", "accept", "schemas"]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    output = done.stdout or done.stderr
     if not output.startswith("{"):
         pytest.skip(f"pyright did not start: {output.strip()[-200:]}")
     found = []
@@ -71,18 +75,15 @@ def test_pyright_accepts_and_reveals_the_same(tree: Path) -> None:
     _compare(found, wanted)
 
 
-def _run(tree: Path, tool: str, *args: str) -> str:
-    done = subprocess.run([sys.executable, "-m", tool, *args], cwd=tree, capture_output=True, text=True, check=False)
-    return done.stdout or done.stderr
-
-
 def _mypy(tree: Path, mode: str, files: Iterable[Path], pytestconfig: pytest.Config) -> str:
     """One run over all files; the cache outlives the test session, so that JAX and numpy are analysed once."""
     assert pytestconfig.cache is not None
     cache = pytestconfig.cache.mkdir(f"mypy-{mode}")
     (tree / f"{mode}.ini").write_text(CONFIG[mode])
     names = sorted(str(path.relative_to(tree)) for path in files)
-    return _run(tree, "mypy", "--show-traceback", f"--config-file={mode}.ini", f"--cache-dir={cache}", *names)
+    with contextlib.chdir(tree):
+        output, crash, _ = api.run(["--show-traceback", f"--config-file={mode}.ini", f"--cache-dir={cache}", *names])
+    return output + crash
 
 
 def _wanted(path: Path, mode: str) -> Iterator[Report]:

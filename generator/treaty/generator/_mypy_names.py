@@ -29,6 +29,7 @@ class Source:
     imports: Mapping[str, tuple[str, str]]  # name here -> module and name there
     values: Mapping[str, list[ast.expr]]
     stars: list[str]
+    locals: set[str]  # names that functions bind
 
 
 @frozen(eq=False)
@@ -62,10 +63,7 @@ class Names:
     def find(self, expr: ast.expr, place: Place) -> Found:
         """What `name` or `module.name` refers to."""
         if isinstance(expr, ast.Name):
-            inner = place.cls.names.get(expr.id) if place.cls is not None else None
-            if inner is not None and isinstance(inner.node, TypeInfo):
-                return Found(inner.node, place.module, expr.id)
-            return self._in_module(place.module, expr.id)
+            return self._in_class(place.cls, expr.id) or self._in_module(place.module, expr.id, "builtins")
         if not isinstance(expr, ast.Attribute):
             raise Unsure
         owner = self.find(expr.value, place)
@@ -121,16 +119,24 @@ class Names:
         except (OSError, SyntaxError, ValueError):
             raise Unsure from None
 
-    def _in_module(self, module: str, name: str) -> Found:
-        tree = self._modules.get(module)
-        for scope in (tree, self._modules.get("builtins")):
+    def _in_class(self, cls: TypeInfo | None, name: str) -> Found | None:
+        """A class inside the class; inside a function, the class itself, since other names may be the function's."""
+        inner = cls.names.get(name) if cls is not None else None
+        if cls is not None and inner is not None and isinstance(inner.node, TypeInfo):
+            return Found(inner.node, cls.module_name, name)
+        if cls is not None and "@" in cls.name:
+            if name == cls.name.partition("@")[0]:
+                return Found(cls, cls.module_name, name)
+            if name in self.source(cls.module_name).locals:
+                raise Unsure
+        return None
+
+    def _in_module(self, module: str, name: str, outside: str = "") -> Found:
+        for scope in (self._modules.get(module), self._modules.get(outside)):
             symbol = scope.names.get(name) if scope is not None else None
             if scope is not None and symbol is not None and symbol.node is not None:
                 return Found(symbol.node, scope.fullname, name)
-        below = self._modules.get(f"{module}.{name}")
-        if below is None:
-            raise Unsure
-        return Found(below, module, name)
+        raise Unsure
 
 
 @lru_cache(maxsize=1024)
@@ -156,7 +162,7 @@ def _parse(path: str, module: str, package: bool, mtime: int, size: int) -> Sour
             values.setdefault(statement.target.id, []).append(statement.value)
         elif isinstance(statement, _TYPE_STATEMENT) and not statement.type_params:
             values.setdefault(statement.name.id, []).append(statement.value)
-    return Source(classes, imports, values, stars)
+    return Source(classes, imports, values, stars, set(_locals(tree)))
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -170,6 +176,17 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                     for handler in part:
                         if isinstance(handler, ast.ExceptHandler):
                             yield from _statements(handler.body)
+
+
+def _locals(tree: ast.Module) -> Iterator[str]:
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    for node in (node for function in functions for node in ast.walk(function)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
 
 
 def _absolute(statement: ast.ImportFrom, module: str, package: bool) -> str:
