@@ -3,7 +3,8 @@
 `schemas` and `accept` must pass, and `reveal_type(...)  # X` must reveal X (`; pyright: Y` where pyright words it
 otherwise). In `reject`, `# E: message  [code]` is an error that plain mypy reports on the next line, `# P: ...` one that
 only the plugin reports, and nothing else may be reported. A fixture may say on its first line why it needs the plugin.
-`stale` holds schemas before and after a change, and what mypy says of the code generated before.
+`stale` holds schemas before and after a change, and what mypy says of the code generated before. The code of
+docs/static-checking.md is one more fixture, where `# mypy: ...` and `# plugin: ...` stand for E and P.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import pytest
 from mypy import api
 
 HERE = Path(__file__).parent
+PAGE = HERE.parent.parent / "docs" / "static-checking.md"
 CONFIG = {
     "plain": "[mypy]\nstrict = true\nexplicit_package_bases = true\n",
     "plugin": "[mypy]\nstrict = true\nexplicit_package_bases = true\nplugins = treaty.generator.mypy_plugin\n",
@@ -34,10 +36,15 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("schemas", "accept", "reject"):
         shutil.copytree(HERE / name, root / name)
     shutil.copytree(HERE / "stale" / "before", root / "stale")
+    declared, *uses = re.findall(r"^```py(?:thon)?\n(.*?)^```$", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    (root / "model.py").write_text(declared)
+    (root / "reject" / "page.py").write_text("\n".join(uses))
     modules = [f"{path.parent.name}.{path.stem}" for name in ("schemas", "stale") for path in root.glob(f"{name}/*.py")]
     modules.remove("schemas.aliases")  # declares no class
-    subprocess.run([sys.executable, "-m", "treaty.cli", "generate", *sorted(modules)], cwd=root, check=True)
+    subprocess.run([sys.executable, "-m", "treaty.cli", "generate", "model", *sorted(modules)], cwd=root, check=True)
     shutil.copytree(HERE / "stale" / "after", root / "stale", dirs_exist_ok=True)
+    for path in root.glob("*/*.py"):
+        path.write_text(f"{path.read_text()}# {root}\n")  # new to mypy's cache
     return root
 
 
@@ -76,7 +83,7 @@ def test_pyright_accepts_and_reveals_the_same(tree: Path) -> None:
 
 
 def _mypy(tree: Path, mode: str, files: Iterable[Path], pytestconfig: pytest.Config) -> str:
-    """One run over all files; the cache outlives the test session, so that JAX and numpy are analysed once."""
+    """One run over all files. The cache outlives the test session, for what JAX and numpy take to analyse."""
     assert pytestconfig.cache is not None
     cache = pytestconfig.cache.mkdir(f"mypy-{mode}")
     (tree / f"{mode}.ini").write_text(CONFIG[mode])
@@ -91,8 +98,8 @@ def _wanted(path: Path, mode: str) -> Iterator[Report]:
     name = f"{path.parent.name}/{path.stem}"
     above: list[str] = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
-        if error := re.fullmatch(r" *# ([EP]): (.*  \[[a-z-]+\])", line):
-            above += [error[2]] if error[1] == "E" or mode == "plugin" else []
+        if error := re.fullmatch(r" *# (E|P|mypy|plugin): (.*  \[[a-z-]+\])", line):
+            above += [error[2]] if error[1] in ("E", "mypy") or mode == "plugin" else []
         elif stale := re.fullmatch(r"# stale: (.*)  # E: (.*)", line):
             yield f"{name}_treaty.py: {stale[1]}", stale[2]
         else:

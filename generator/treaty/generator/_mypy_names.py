@@ -100,8 +100,7 @@ class Names:
 
     def class_def(self, info: TypeInfo) -> ast.ClassDef:
         """The class statement of a class."""
-        name = info.name.partition("@")[0]  # classes inside functions are `Name@line`
-        found = self.source(info.module_name).classes.get(name, [])
+        found = self.source(info.module_name).classes.get(info.defn.name, [])
         if len(found) > 1:
             found = [one for one in found if one.lineno == info.defn.line]
         if len(found) != 1:
@@ -120,12 +119,12 @@ class Names:
             raise Unsure from None
 
     def _in_class(self, cls: TypeInfo | None, name: str) -> Found | None:
-        """A class inside the class; inside a function, the class itself, since other names may be the function's."""
+        """A class inside the class. Of a class inside a function (`Name@line`) other names may be the function's."""
         inner = cls.names.get(name) if cls is not None else None
         if cls is not None and inner is not None and isinstance(inner.node, TypeInfo):
             return Found(inner.node, cls.module_name, name)
-        if cls is not None and "@" in cls.name:
-            if name == cls.name.partition("@")[0]:
+        if cls is not None and "@" in cls.fullname:
+            if name == cls.defn.name:
                 return Found(cls, cls.module_name, name)
             if name in self.source(cls.module_name).locals:
                 raise Unsure

@@ -11,7 +11,7 @@ from attrs import frozen
 from mypy.nodes import TypeInfo
 
 from treaty.generator._mypy_names import Names, Place, Unsure
-from treaty.schema import ArraySpec, Dims, Length, SchemaError, _read, dtypes, ir
+from treaty.schema import ArraySpec, Dims, Length, SchemaError, _leaves, dtypes, ir
 from treaty.schema.dims import Dim, parse_dims
 
 TAG: Final = "treaty"  # in the metadata that mypy keeps of a class: it is declared with @state
@@ -72,7 +72,7 @@ def array_of(expr: ast.expr, dtype: str, dims: tuple[Dim, ...], names: Names, pl
     if not isinstance(found.node, TypeInfo):
         raise Unsure
     if found.fullname == "numpy.ndarray":
-        return _read._array_of(np.ndarray, dtype, dims)
+        return _leaves.array_of(np.ndarray, dtype, dims)
     if found.fullname != JAX_ARRAY:
         raise SchemaError(f"array type {ast.unparse(expr)}: expected jax.Array or np.ndarray")
     impl = dtypes.key_impl(dtype)
@@ -80,7 +80,7 @@ def array_of(expr: ast.expr, dtype: str, dims: tuple[Dim, ...], names: Names, pl
 
 
 def kind_of(info: TypeInfo) -> str | None:
-    """As `treaty.schema._read._class_kind`; a subclass of an attrs class is one, decorated or not."""
+    """As `treaty.schema._classes.class_kind`; a subclass of an attrs class is one, decorated or not."""
     if TAG in info.metadata:
         return "state"
     if any("attrs" in cls.metadata or "attrs_tag" in cls.metadata for cls in info.mro):

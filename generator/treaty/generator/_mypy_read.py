@@ -16,7 +16,7 @@ from mypy.nodes import TypeInfo
 from treaty.generator import _mypy_notes as notes
 from treaty.generator._mypy_names import Names, Place, Unsure
 from treaty.generator._mypy_types import Scope, Types
-from treaty.schema import SchemaError, _read, ir
+from treaty.schema import SchemaError, _classes, _leaves, _ties, ir
 from treaty.schema._settle import settle
 from treaty.schema.dims import Name
 
@@ -31,7 +31,7 @@ class Problem:
 
 @frozen
 class Reading:
-    """Everything that is surely wrong with a state class; which classes it was read from, and a digest of all it says."""
+    """What is surely wrong with a state class; the classes it was read from, and a digest of all they say."""
 
     problems: list[Problem]
     classes: set[str]
@@ -58,7 +58,7 @@ class _Reader:
 
     def node(self, info: TypeInfo, args: tuple[ir.Type, ...]) -> ir.Node:
         symbol = f"{info.module_name}:{_qualname(info)}"
-        id = f"{symbol}[{', '.join(map(_read._describe_argument, args))}]" if args else symbol
+        id = f"{symbol}[{', '.join(map(_ties.describe_argument, args))}]" if args else symbol
         if id not in self._raw:
             self.classes.add(info.fullname)
             kind = notes.kind_of(info) or ""
@@ -77,7 +77,7 @@ class _Reader:
         if self._unsure or sum(cls.qualname == qualname for cls in self._raw.values()) != 1:
             return []
         try:
-            settle(self._raw, _read._ALL)
+            settle(self._raw, _ties.EVERY)
         except SchemaError as error:
             return [found for text in error.problems for found in _problem_of(qualname, text)]
         return []
@@ -112,7 +112,7 @@ class _Reader:
     def _field(
         self, name: str, statement: ast.AnnAssign, place: Place, kind: str, scope: Scope, keys: dict[str, str]
     ) -> ir.Field:
-        _read._check_name(name, kind)
+        _classes.check_name(name, kind)
         options = self._options(statement.value, place)
         key = name if options.get("key") is None else str(options["key"])
         if keys.get(key, name) != name:
@@ -120,7 +120,7 @@ class _Reader:
         keys[key] = name
         type = self._types.read(statement.annotation, place, scope)
         if options.get("static"):
-            _read._check_static(type)
+            _leaves.check_static(type)
         return ir.Field(key, name, name, type)
 
     def _options(self, value: ast.expr | None, place: Place) -> Mapping[str, Any]:
@@ -145,7 +145,7 @@ class _Reader:
         id = f"#{len(self._raw)}"
         fields = tuple(ir.Field(name, name, name, type) for name, type in types.items())
         self._raw[id] = ir.Class(id, id, "foreign", (), fields)
-        return ir.Node(id, ((_read._ALL, Name(_read._ALL)),))
+        return ir.Node(id, ((_ties.EVERY, Name(_ties.EVERY)),))
 
 
 def _ancestry(info: TypeInfo) -> list[TypeInfo]:

@@ -10,7 +10,7 @@ from mypy.types import AnyType, Instance, get_proper_type
 
 from treaty.generator import _mypy_notes as notes
 from treaty.generator._mypy_names import Found, Names, Place, Unsure
-from treaty.schema import ArraySpec, Dims, Length, SchemaError, _read, ir
+from treaty.schema import ArraySpec, Dims, Length, SchemaError, _leaves, _ties, ir
 
 Scope = Mapping[str, ir.Type]  # type variable -> what it stands for
 
@@ -57,12 +57,12 @@ class Types:
         if fullname in _SCALARS:
             return ir.Scalar(_SCALARS[fullname])
         if (scalar := notes.numpy_class(fullname)) is not None:
-            return ir.NumpyScalar(_read._numpy_scalar(scalar))
+            return ir.NumpyScalar(_leaves.numpy_scalar(scalar))
         if fullname in _CONTAINERS:
             name = ast.unparse(expr)
             raise SchemaError(f"{name} has no item type; write {name}[...], or Any for an unchecked subtree")
         if fullname in _NEVER_STORED:
-            raise SchemaError(f"cannot store {ast.unparse(expr)}; {_read._CAN_STORE}")
+            raise SchemaError(f"cannot store {ast.unparse(expr)}; {_leaves.CAN_STORE}")
         if isinstance(node, TypeAlias):
             return self.read(*self.names.value(fullname), {})
         if isinstance(node, TypeInfo):
@@ -77,19 +77,19 @@ class Types:
                 raise Unsure  # jaxtyping.Scalar and PRNGKeyArray, which mypy takes for plain arrays
             raise SchemaError(f"{info.name} has no dtype and shape; write Float32[{info.name}, 'd_in d_out']")
         if info.fullname == _PARTIAL:
-            raise SchemaError(_read._WRITE_PARTIAL)
+            raise SchemaError(_leaves.WRITE_PARTIAL)
         if info.is_enum:
             return ir.Enum(info.fullname, ())
         if notes.kind_of(info) is not None:
             return self.node(info, args)
         if not notes.is_surely_plain(info, self.names):
             raise Unsure
-        raise SchemaError(f"cannot store {ast.unparse(expr)}; {_read._CAN_STORE}")
+        raise SchemaError(f"cannot store {ast.unparse(expr)}; {_leaves.CAN_STORE}")
 
     def _type_variable(self, name: str, place: Place, scope: Scope) -> ir.Type:
         """What it stands for; alone, a variable without bound and default is an untyped subtree."""
         if name in scope:
-            return _read._open(scope[name])
+            return _ties.open_ties(scope[name])
         found = self.names.find(ast.Name(name), place)
         if not isinstance(found.node, TypeVarExpr) or found.node.values:
             raise Unsure
@@ -117,7 +117,7 @@ class Types:
         if found.fullname in _CONTAINERS:
             return self._container(_CONTAINERS[found.fullname], args, expr, place, scope)
         if found.fullname in _NEVER_STORED:
-            raise SchemaError(f"cannot store {ast.unparse(expr)}; {_read._CAN_STORE}")
+            raise SchemaError(f"cannot store {ast.unparse(expr)}; {_leaves.CAN_STORE}")
         if not isinstance(found.node, TypeInfo):
             raise Unsure
         if notes.kind_of(found.node) is None:
@@ -142,7 +142,7 @@ class Types:
         types = [self.read(item, place, scope) for item in items]
         inner = [type for type in types if type != ir.Scalar("none")]
         if len(inner) != 1 or len(types) != 2:
-            raise SchemaError(f"union {ast.unparse(expr)}: {_read._UNION}")
+            raise SchemaError(f"union {ast.unparse(expr)}: {_leaves.UNION}")
         return ir.Optional(inner[0])
 
     def _annotated(self, args: list[ast.expr], place: Place, scope: Scope) -> ir.Type:
@@ -157,9 +157,9 @@ class Types:
             type = self.read(args[0], place, scope)
         for one in found:
             if isinstance(one, Dims):
-                type = _read._tie(type, one)
+                type = _ties.tie(type, one)
             elif isinstance(one, Length):
-                type = _read._with_length(type, one.size)
+                type = _ties.with_length(type, one.size)
         return type
 
     def _foreign(self, base: ast.expr, given: Mapping[str, ast.expr], place: Place, scope: Scope) -> ir.Type:
@@ -178,7 +178,7 @@ class Types:
 
     def _partial(self, given: Mapping[str, ast.expr], place: Place, scope: Scope) -> ir.Type:
         if "func" not in given or set(given) - {"func", "args", "keywords"}:
-            raise SchemaError(f"Partial: {_read._WRITE_PARTIAL}")
+            raise SchemaError(f"Partial: {_leaves.WRITE_PARTIAL}")
         args, keywords = given.get("args", ast.Tuple([])), given.get("keywords", ast.Dict([], []))
         if not isinstance(args, ast.Tuple) or not isinstance(keywords, ast.Dict):
             raise Unsure

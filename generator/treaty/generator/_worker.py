@@ -16,9 +16,9 @@ import attrs
 
 import treaty.schema
 from treaty.schema import SchemaError
+from treaty.schema._classes import relative
 from treaty.schema._declare import version_of
 from treaty.schema._read import Reader
-from treaty.schema._read import relative as _relative
 from treaty.schema.ir import class_to_data
 from treaty.schema.modules import generated_name
 
@@ -75,7 +75,7 @@ def _import_problems(module: str, error: Exception) -> list[str]:
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(("<frozen", *ours)) and "importlib" not in frame.filename
     ]
-    where = f"{_relative(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
+    where = f"{relative(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
     if isinstance(error, SchemaError):
         return [f"{where}{problem}" for problem in error.problems]
     return [f"{where}{module}: cannot be imported: {type(error).__name__}: {error}"]

@@ -1,3 +1,4 @@
+# ruff: noqa: F405 - dims look like names that the star might bring
 """Declarations that the text alone does not decide: the plugin says nothing, `treaty generate` has the word.
 
 None of these is an example to follow, and some are wrong.
@@ -6,18 +7,30 @@ None of these is an example to follow, and some are wrong.
 import enum
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, NewType, Required, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    NewType,
+    Required,
+    TypedDict,
+    TypeVar,
+)
 
 import attrs
 import jax
 import jaxtyping
 import numpy as np
 from jax import Array
-from jaxtyping import *  # noqa: F403 - a star is what this is about
 from jaxtyping import Float32, PRNGKeyArray
 from nowhere import Unknown, unknown  # type: ignore[import-not-found]
 from schemas import language
+from schemas.aliases import *  # noqa: F403 - the star is what this is about
 from schemas.model import Linear
+
 from treaty.schema import ArraySpec, Dims, Fields, Length, field, state
 
 if TYPE_CHECKING:
@@ -76,10 +89,10 @@ def length() -> int:
 
 @state
 class Fields1:
-    unknown: Unknown
-    unknown_items: list[Unknown]
-    unknown_with_fields: Annotated[Unknown, Fields(x=int)]
-    unknown_note: Annotated[int, unknown("x")]
+    missing: Unknown
+    missing_items: list[Unknown]
+    missing_with_fields: Annotated[Unknown, Fields(x=int)]
+    missing_note: Annotated[int, unknown("x")]
     foreign_note: Annotated[int, functools.partial(int), "text", 3]
     maker: Annotated[int, length()]
     declared: Declared
@@ -91,7 +104,8 @@ class Fields1:
     keyed: Keyed
     pair: Pair[int]
     key: PRNGKeyArray
-    starred: BFloat16[Array, "a"]  # noqa: F405
+    starred: F32[Array, "a"]
+    starred_alias: Matrix
     conditional: Conditional
     nested: Outside.Inside
     module: "language.Plain"
@@ -132,7 +146,7 @@ class Uses:
 
 
 def local(callback: Callable[[], int]) -> None:
-    Array = int  # noqa: F841
+    from builtins import int as Array
 
     @state
     class Inside:

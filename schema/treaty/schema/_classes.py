@@ -1,0 +1,136 @@
+"""Classes as they are declared: their kind, their fields, their type arguments, and where they stand."""
+
+import dataclasses
+import enum
+import inspect
+import os
+import sys
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from treaty.schema._declare import FieldOptions, options_of, version_of
+from treaty.schema._errors import SchemaError
+from treaty.schema._leaves import RESOLVE
+from treaty.schema.modules import symbol_of
+
+_Scope = Mapping[Any, Any]  # TypeVar -> the annotation it stands for
+
+
+@attrs.frozen
+class Place:
+    """Where a problem is: file, class and field."""
+
+    cls: Any
+    field: str = ""
+
+    def __str__(self) -> str:
+        if self.cls is None or isinstance(self.cls, dict):
+            return "fields given in place"
+        try:
+            file = inspect.getsourcefile(self.cls) or self.cls.__module__
+            line = inspect.getsourcelines(self.cls)[1]
+            where = f"{relative(file)}:{line}"
+        except (OSError, TypeError):
+            where = str(self.cls.__module__)
+        name = f"{self.cls.__qualname__}.{self.field}" if self.field else self.cls.__qualname__
+        return f"{where}: {name}"
+
+
+def class_kind(cls: Any) -> str | None:
+    if version_of(cls) is not None:
+        return "state"
+    if attrs.has(cls):
+        return "attrs"
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return "namedtuple"
+    return "typeddict" if typing.is_typeddict(cls) else None
+
+
+def declared(cls: Any, kind: str) -> list[tuple[str, str, Any, str | None]]:
+    """(name, constructor name, options, default) of each field, in order."""
+    if kind in ("state", "attrs"):
+        found = []
+        for attribute in attrs.fields(cls):
+            if not attribute.init:
+                raise SchemaError(
+                    f"{Place(cls, attribute.name)}: init=False cannot be restored; drop it, or give the field a default"
+                )
+            found.append((attribute.name, attribute.alias or "", options_of(attribute), _default(attribute.default)))
+        return found
+    if kind == "namedtuple":
+        defaults = cls._field_defaults
+        return [(name, name, FieldOptions(), _default(defaults.get(name, attrs.NOTHING))) for name in cls._fields]
+    optional = sorted(cls.__optional_keys__)
+    if optional:
+        raise SchemaError(f"{Place(cls, optional[0])}: a key that may be absent; write it as X | None")
+    return [(name, name, FieldOptions(), None) for name in cls.__annotations__]
+
+
+def _default(value: Any) -> str | None:
+    if value is attrs.NOTHING:
+        return None
+    if isinstance(value, attrs.Factory):  # type: ignore[arg-type]
+        return f"factory:{symbol_of(value.factory)}"
+    if isinstance(value, enum.Enum):
+        return f"{symbol_of(type(value))}.{value.name}"
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value)
+    return f"value:{type(value).__qualname__}"
+
+
+def check_name(name: str, kind: str) -> None:
+    """attrs and NamedTuple refuse keywords themselves; type checkers and attrs disagree on how `_x` is passed."""
+    if kind == "state" and name.startswith("_"):
+        raise SchemaError(f"{name!r} starts with an underscore; rename it and write field(key={name!r})")
+
+
+def constructor_names(cls: type) -> list[str]:
+    """The fields of a class we do not own: what it is built from by keyword and read from by attribute."""
+    if hasattr(cls, "_fields") and issubclass(cls, tuple):
+        return list(getattr(cls, "_fields"))  # noqa: B009 - mypy does not know it of tuple
+    if attrs.has(cls):
+        return [attribute.name for attribute in attrs.fields(cls)]
+    if dataclasses.is_dataclass(cls):
+        return [one.name for one in dataclasses.fields(cls) if one.init]
+    raise SchemaError(f"Fields(...): expected a NamedTuple, dataclass or attrs class, got {cls.__name__}")
+
+
+def bind(cls: Any, args: tuple[Any, ...], scope: _Scope) -> dict[Any, Any]:
+    """What each type variable of `cls` and its generic bases stands for."""
+    parameters = getattr(cls, "__parameters__", ())
+    if args and len(args) != len(parameters):  # pragma: no cover - typing refuses this at the subscript
+        raise SchemaError(f"{cls.__name__}: expected {len(parameters)} type arguments, got {len(args)}")
+    bound = {variable: _substitute(arg, scope) for variable, arg in zip(parameters, args, strict=False)}
+    for base in getattr(cls, "__orig_bases__", ()):
+        origin, base_args = typing.get_origin(base), typing.get_args(base)
+        if isinstance(origin, type) and origin is not typing.Generic and base_args:
+            bound = {**bind(origin, base_args, bound), **bound}
+    return bound
+
+
+def _substitute(annotation: Any, scope: _Scope) -> Any:
+    """The annotation with the type variables in scope filled in."""
+    if isinstance(annotation, TypeVar):
+        return scope.get(annotation, annotation)
+    parameters = getattr(annotation, "__parameters__", ())
+    if parameters and not isinstance(annotation, type):
+        return annotation[tuple(scope.get(variable, variable) for variable in parameters)]
+    return annotation
+
+
+def evaluate(annotation: Any, cls: Any) -> Any:
+    text = annotation.__forward_arg__ if isinstance(annotation, typing.ForwardRef) else annotation
+    names = {**vars(sys.modules[cls.__module__]), cls.__name__: cls}
+    try:
+        return eval(text, names)  # the same trust as importing the module that wrote the annotation
+    except Exception as error:
+        raise SchemaError(f"cannot resolve {text!r}: {error}; {RESOLVE}") from None
+
+
+def relative(file: str) -> str:
+    """A file as people write it: relative to here where it is below here."""
+    relative = os.path.relpath(file)
+    return file if relative.startswith("..") else relative

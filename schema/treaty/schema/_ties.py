@@ -1,0 +1,59 @@
+"""Ties while a declaration is read: `Dims` and `Length` on a type, and the mark that ties every dim by name."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+
+from treaty.schema import ir
+from treaty.schema._declare import Dims
+from treaty.schema._errors import SchemaError
+from treaty.schema.dims import Expr, Name
+
+EVERY: Final = "..."  # in ties while reading: tie every dim of the child to its namesake here
+
+
+def open_ties(type: ir.Type) -> ir.Type:
+    return _rebuild(type, lambda node: _with_ties(node, {EVERY: Name(EVERY)}))
+
+
+def tie(type: ir.Type, dims: Dims) -> ir.Type:
+    if not list(ir.nodes(type)):
+        raise SchemaError(f"{dims!r}: only a class has dims to tie, not {ir.describe(type)}")
+    ties = dict(dims.ties)
+    if dims.every:
+        ties[EVERY] = Name(EVERY)
+    return _rebuild(type, lambda node: _with_ties(node, ties))
+
+
+def with_length(type: ir.Type, size: Expr) -> ir.Type:
+    if isinstance(type, ir.Optional):
+        return ir.Optional(with_length(type.item, size))
+    if isinstance(type, (ir.Sequence, ir.Dict)):
+        return attrs.evolve(type, length=size)
+    raise SchemaError(f"Length({str(size)!r}): expected list[X], tuple[X, ...] or dict[K, X], got {ir.describe(type)}")
+
+
+def describe_argument(type: ir.Type) -> str:
+    """A type argument in a class id: its ties as written, without the mark of being open."""
+    return ir.describe(_rebuild(type, lambda node: ir.Node(node.cls, tuple(t for t in node.ties if t[0] != EVERY))))
+
+
+def _rebuild(type: ir.Type, change: Callable[[ir.Node], ir.Node]) -> ir.Type:
+    if isinstance(type, ir.Node):
+        return change(type)
+    if isinstance(type, (ir.Sequence, ir.Optional)):
+        return attrs.evolve(type, item=_rebuild(type.item, change))
+    if isinstance(type, ir.Tuple):
+        return ir.Tuple(tuple(_rebuild(item, change) for item in type.items))
+    if isinstance(type, ir.Dict):
+        return attrs.evolve(type, value=_rebuild(type.value, change))
+    if isinstance(type, ir.Partial):
+        args = ir.Tuple(tuple(_rebuild(item, change) for item in type.args.items))
+        return attrs.evolve(type, args=args, keywords=change(type.keywords))
+    return type
+
+
+def _with_ties(node: ir.Node, ties: Mapping[str, Expr]) -> ir.Node:
+    """Ties given nearer to the class win over those given further out."""
+    return ir.Node(node.cls, tuple(sorted({**ties, **dict(node.ties)}.items())))
