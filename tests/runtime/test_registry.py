@@ -10,6 +10,7 @@ import pytest
 from treaty.generator import generate
 from treaty.generator._project import Project
 from treaty.runtime import CodecError, from_state_dict, to_state_dict
+from treaty.runtime.codec import Codec
 from treaty.schema import SchemaError
 
 OLD = "from treaty.schema import state\n\n@state\nclass A:\n    x: int\n"
@@ -45,6 +46,15 @@ def test_the_module_named_by_treaty_is_found(project: Path) -> None:
     module = write(project, "registry_named", OLD + '\n__treaty__ = "registry_elsewhere"\n')
     assert (project / "registry_elsewhere.py").exists()
     assert from_state_dict(module.A, {"x": 1}).x == 1
+
+
+def test_the_digest_of_generated_code_is_that_of_its_schema() -> None:
+    from treaty.generated import optax, transformer
+
+    for module in (optax, transformer):
+        codecs = [value for value in vars(module).values() if isinstance(value, Codec)]
+        assert codecs
+        assert all(codec.digest == codec.schema.digest for codec in codecs)
 
 
 def test_missing_code_names_the_command(project: Path) -> None:

@@ -280,7 +280,9 @@ def test_keys_of_long_sequences_are_right_in_every_thread() -> None:
 
 
 def test_untyped_subtrees_hold_state_classes_and_refuse_keys_that_look_alike() -> None:
-    value = attrs.evolve(untyped(everything()), anything={"linear": linear(1, 1), "moments": untyped(Moments)(1, 2)}, more=None)
+    value = attrs.evolve(
+        untyped(everything()), anything={"linear": linear(1, 1), "moments": untyped(Moments)(1, 2)}, more=None
+    )
     state_dict = to_state_dict(value)
     assert list(state_dict["anything"]["linear"]) == ["kernel", "bias"]
     assert state_dict["anything"]["moments"] == {"mean": 1, "var": 2}

@@ -17,7 +17,8 @@ class ModuleScope:
     """Naming a thing here also notes that it is used, so that imports and dtypes are just those needed."""
 
     module: str
-    schema: Schema  # lowered
+    declared: Schema
+    schema: Schema  # the same, lowered
     own_classes: list[ir.Class]  # as declared
     emitted: list[ir.Class]  # lowered, children first
     generated: Mapping[str, str]
@@ -45,6 +46,7 @@ class ModuleScope:
         own = {one.id for one in emitted}
         return cls(
             module=module,
+            declared=Schema("", classes),
             schema=schema,
             own_classes=[one for one in classes if one.id in own],
             emitted=emitted,

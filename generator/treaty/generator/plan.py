@@ -252,6 +252,7 @@ def _register(scope: ModuleScope, cls: ir.Class, stem: str, object_type: str) ->
         Text(object_type),
         Text(literal(cls.id)),
         Text("schemas=SCHEMA"),
+        Text(f"digest={literal(scope.declared.at(cls.id).digest)}"),
         Text(f"write={stem}_to_state_dict"),
         Text(f"read={stem}_read"),
         Text(f"unsized={literal('$' + unsized)}" if unsized else f"abstract={stem}_abstract"),

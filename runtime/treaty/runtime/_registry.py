@@ -21,6 +21,7 @@ class Codec(Generic[_T]):
     cls: type[_T]
     id: str
     schemas: Callable[[], Schema]  # parsed on first use
+    digest: str
     write: Callable[[_T], Mapping[str, object]]
     read: Callable[..., _T]
     abstract: Callable[..., _T] | None

@@ -94,6 +94,7 @@ def register(
     id: str,
     *,
     schemas: Callable[[], Schema],
+    digest: str,
     write: Callable[[_T], Mapping[str, object]],
     read: Callable[..., _T],
     abstract: Callable[..., _T] | None = None,
@@ -107,7 +108,7 @@ def register(
     origin: type[_T] = get_origin(cls) or cls
     if children is not None:
         _instances.register_pytree(origin, children, static)
-    return registry.register(Codec(origin, id, schemas, write, read, abstract, dims, sizes, unsized))
+    return registry.register(Codec(origin, id, schemas, digest, write, read, abstract, dims, sizes, unsized))
 
 
 def constructor(cls: Callable[_P, _T]) -> Callable[_P, _T]:
