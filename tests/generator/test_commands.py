@@ -54,6 +54,13 @@ def test_generate_finds_the_project_from_below(project: Path) -> None:
     assert treaty(project / "my", "generate").stdout == "wrote state_treaty.py\n"
 
 
+def test_a_module_can_be_named_by_its_file(project: Path) -> None:
+    assert treaty(project, "generate", "my/state.py").stdout == "wrote my/state_treaty.py\n"
+    found = Project.find(project)
+    assert found.module_name(str(project / "my" / "__init__.py")) == "my"
+    assert found.module_name("/elsewhere/x.py") == "/elsewhere/x.py"
+
+
 def test_generate_finds_modules_in_src(project: Path) -> None:
     (project / "src").mkdir()
     (project / "my").rename(project / "src" / "my")

@@ -48,6 +48,16 @@ class Project:
         """Where modules are looked for besides the installed ones: the root, and src/ where there is one."""
         return [str(path) for path in (self.root / "src", self.root) if path.is_dir()]
 
+    def module_name(self, named: str) -> str:
+        """A module by its dotted name, or by its file, as shells complete it."""
+        if not named.endswith(".py"):
+            return named
+        file = Path(named).resolve()
+        for root in map(Path, self.search_path):
+            if file.is_relative_to(root):
+                return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+        return named
+
     def output_root(self, module: str, file: str) -> Path:
         """The directory that relative paths of generated files count from."""
         if self.out is not None:

@@ -40,7 +40,7 @@ def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
 def generate(modules: tuple[str, ...]) -> None:
     """Write the generated code of schema modules.
 
-    MODULE is a dotted name, such as my.state; without any, those of [tool.treaty] in pyproject.toml. Schema modules
+    MODULE is a dotted name, such as my.state, or a file, such as my/state.py; without any, those of [tool.treaty] in pyproject.toml. Schema modules
     of the same project that these use are generated too. The code of my/state.py goes to
     my/state_treaty.py, or where the schema module says `__treaty__ = "pkg.mod"`. Generated files that no longer
     belong to anything are removed.
@@ -80,4 +80,4 @@ def _read(modules: tuple[str, ...], project: Project) -> list[Module]:
     names = modules or project.modules
     if not names:
         raise TreatyError(_NO_MODULES)
-    return with_used(read_modules(names, project), project)
+    return with_used(read_modules([project.module_name(name) for name in names], project), project)
