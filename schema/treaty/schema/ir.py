@@ -208,10 +208,10 @@ class Schema:
     @cached_property
     def digest(self) -> str:
         """Changes when what is stored changes; not with field order, Python names, or class names."""
-        schema = self.at(self.root)
-        order = {cls.id: f"#{i}" for i, cls in enumerate(schema._by_key_order())}
+        reached = list(self._by_key_order())
+        order = {cls.id: f"#{i}" for i, cls in enumerate(reached)}
         classes = []
-        for cls in sorted(schema.classes, key=lambda cls: int(order[cls.id][1:])):
+        for cls in reached:
             data = class_to_data(cls)
             for unstored in ("id", "symbol", "args"):
                 data.pop(unstored, None)
