@@ -11,7 +11,7 @@ from treaty.schema.dims import Name, names
 
 def lower(schema: Schema) -> Schema:
     """The same schema without Tuple and Partial: each is a class of kind `tuple` or `partial` of its own."""
-    lowering = _Lowering(schema)
+    lowering = _Lowering(frozenset(cls.id for cls in schema.classes))
     for cls in schema.classes:
         fields = tuple(attrs.evolve(one, type=lowering.type(one.type, f"{cls.id}.{one.name}")) for one in cls.fields)
         lowering.classes[cls.id] = attrs.evolve(cls, fields=fields)
@@ -20,7 +20,7 @@ def lower(schema: Schema) -> Schema:
 
 @define
 class _Lowering:
-    schema: Schema
+    schema_ids: frozenset[str]
     classes: dict[str, ir.Class] = field(factory=dict)
 
     def type(self, type: ir.Type, place: str) -> ir.Type:
@@ -47,10 +47,6 @@ class _Lowering:
         dims = tuple(dict.fromkeys(name for one in fields for name in used_dims(one.type)))
         self.classes[id] = ir.Class(id, symbol, kind, dims, tuple(fields))
         return ir.Node(id, tuple(sorted((name, Name(name)) for name in dims)))
-
-    @property
-    def schema_ids(self) -> set[str]:
-        return {cls.id for cls in self.schema.classes}
 
 
 def used_dims(type: ir.Type) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """The user's project: `[tool.treaty]` in its pyproject.toml, and where modules and their output live."""
 
-import os
 import tomllib
 from pathlib import Path
 
@@ -70,9 +69,3 @@ class Project:
 def relative_path(module: str) -> str:
     """`my.state_treaty` -> `my/state_treaty.py`."""
     return module.replace(".", "/") + ".py"
-
-
-def show(path: Path) -> str:
-    """A path as people write it: relative to here where it is below here."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative

@@ -20,19 +20,8 @@ def all_unsized(schema: Schema) -> dict[str, str]:
 
 def left_out(schema: Schema, owner: str, item: ir.Type) -> bool:
     """Whether an abstract value of an optional type is None: it has an open number of something, or never ends."""
-    never_ends = any(owner in _reached(schema, node.cls) for node in ir.nodes(item))
+    never_ends = any(cls.id == owner for node in ir.nodes(item) for cls in schema.at(node.cls).classes)
     return never_ends or _unsized_type(schema, item, frozenset()) is not None
-
-
-def _reached(schema: Schema, id: str) -> set[str]:
-    reached: set[str] = set()
-    pending = [id]
-    while pending:
-        one = pending.pop()
-        if one not in reached:
-            reached.add(one)
-            pending += [node.cls for field in schema[one].fields for node in ir.nodes(field.type)]
-    return reached
 
 
 def _sizes(cls: ir.Class, sizes: dict[str, tuple[str, ...]]) -> tuple[str, ...]:

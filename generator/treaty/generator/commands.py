@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from treaty.generator._generate import Module, check_modules, orphans, read_modules, text_of, with_used
-from treaty.generator._project import Project, show
+from treaty.generator._project import Project
 from treaty.generator._write import write_file
 from treaty.schema import TreatyError
+from treaty.schema._classes import relative
 
 _NO_MODULES = (
     "no modules: name them (treaty generate my.state), or list them in pyproject.toml:\n"
@@ -52,10 +53,10 @@ def generate(modules: tuple[str, ...]) -> None:
         path = project.output_root(module.name, module.file) / module.output
         outputs[path] = module.name
         changed = write_file(path, text_of(module))
-        click.echo(f"{'wrote' if changed else 'fresh'} {show(path)}")
+        click.echo(f"{'wrote' if changed else 'fresh'} {relative(path)}")
     for path, _ in orphans(outputs, project):
         path.unlink()
-        click.echo(f"removed {show(path)}")
+        click.echo(f"removed {relative(path)}")
 
 
 @click.command()

@@ -129,7 +129,7 @@ def evaluate(annotation: Any, cls: Any) -> Any:
         raise SchemaError(f"cannot resolve {text!r}: {error}; {RESOLVE}") from None
 
 
-def relative(file: str) -> str:
+def relative(file: str | os.PathLike[str]) -> str:
     """A file as people write it: relative to here where it is below here."""
     relative = os.path.relpath(file)
-    return file if relative.startswith("..") else relative
+    return str(file) if relative.startswith("..") else relative

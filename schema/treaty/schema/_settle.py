@@ -6,6 +6,7 @@ import attrs
 
 from treaty.schema import ir
 from treaty.schema._errors import SchemaError
+from treaty.schema._ties import rebuild
 from treaty.schema.dims import Expr, Name, names
 from treaty.schema.sources import sources
 
@@ -78,23 +79,14 @@ def _names(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> It
 
 def _close(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> ir.Type:
     """Ties as marked become ties by name; a tie reaches those classes in the type that have the dim."""
-    if isinstance(type, ir.Node):
-        ties = dict(type.ties)
+
+    def close(node: ir.Node) -> ir.Node:
+        ties = dict(node.ties)
         if ties.pop(every, None) is not None:
-            ties = {**{name: Name(name) for name in dims[type.cls]}, **ties}
-        return ir.Node(type.cls, tuple(sorted((name, size) for name, size in ties.items() if name in dims[type.cls])))
-    if isinstance(type, (ir.Sequence, ir.Optional)):
-        return attrs.evolve(type, item=_close(type.item, dims, every))
-    if isinstance(type, ir.Tuple):
-        return ir.Tuple(tuple(_close(item, dims, every) for item in type.items))
-    if isinstance(type, ir.Dict):
-        return attrs.evolve(type, value=_close(type.value, dims, every))
-    if isinstance(type, ir.Partial):
-        args, keywords = _close(type.args, dims, every), _close(type.keywords, dims, every)
-        assert isinstance(args, ir.Tuple)
-        assert isinstance(keywords, ir.Node)
-        return attrs.evolve(type, args=args, keywords=keywords)
-    return type
+            ties = {**{name: Name(name) for name in dims[node.cls]}, **ties}
+        return ir.Node(node.cls, tuple(sorted((name, size) for name, size in ties.items() if name in dims[node.cls])))
+
+    return rebuild(type, close)
 
 
 def _loose_ties(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ EVERY: Final = "..."  # in ties while reading: tie every dim of the child to its
 
 
 def open_ties(type: ir.Type) -> ir.Type:
-    return _rebuild(type, lambda node: _with_ties(node, {EVERY: Name(EVERY)}))
+    return rebuild(type, lambda node: _with_ties(node, {EVERY: Name(EVERY)}))
 
 
 def tie(type: ir.Type, dims: Dims) -> ir.Type:
@@ -23,7 +23,7 @@ def tie(type: ir.Type, dims: Dims) -> ir.Type:
     ties = dict(dims.ties)
     if dims.every:
         ties[EVERY] = Name(EVERY)
-    return _rebuild(type, lambda node: _with_ties(node, ties))
+    return rebuild(type, lambda node: _with_ties(node, ties))
 
 
 def with_length(type: ir.Type, size: Expr) -> ir.Type:
@@ -36,20 +36,21 @@ def with_length(type: ir.Type, size: Expr) -> ir.Type:
 
 def describe_argument(type: ir.Type) -> str:
     """A type argument in a class id: its ties as written, without the mark of being open."""
-    return ir.describe(_rebuild(type, lambda node: ir.Node(node.cls, tuple(t for t in node.ties if t[0] != EVERY))))
+    return ir.describe(rebuild(type, lambda node: ir.Node(node.cls, tuple(t for t in node.ties if t[0] != EVERY))))
 
 
-def _rebuild(type: ir.Type, change: Callable[[ir.Node], ir.Node]) -> ir.Type:
+def rebuild(type: ir.Type, change: Callable[[ir.Node], ir.Node]) -> ir.Type:
+    """The type with every class reference in it changed."""
     if isinstance(type, ir.Node):
         return change(type)
     if isinstance(type, (ir.Sequence, ir.Optional)):
-        return attrs.evolve(type, item=_rebuild(type.item, change))
+        return attrs.evolve(type, item=rebuild(type.item, change))
     if isinstance(type, ir.Tuple):
-        return ir.Tuple(tuple(_rebuild(item, change) for item in type.items))
+        return ir.Tuple(tuple(rebuild(item, change) for item in type.items))
     if isinstance(type, ir.Dict):
-        return attrs.evolve(type, value=_rebuild(type.value, change))
+        return attrs.evolve(type, value=rebuild(type.value, change))
     if isinstance(type, ir.Partial):
-        args = ir.Tuple(tuple(_rebuild(item, change) for item in type.args.items))
+        args = ir.Tuple(tuple(rebuild(item, change) for item in type.args.items))
         return attrs.evolve(type, args=args, keywords=change(type.keywords))
     return type
 
