@@ -1,10 +1,42 @@
-"""Run time: values to state dicts and back, checked against the generated code of their classes."""
+"""Run time: values to state dicts and back, checked against the generated code of their classes.
 
-from treaty.runtime._abstract import abstract as abstract
-from treaty.runtime._abstract import nbytes as nbytes
-from treaty.runtime._errors import CodecError as CodecError
-from treaty.runtime._errors import Mismatch as Mismatch
-from treaty.runtime._errors import StateMismatchError as StateMismatchError
-from treaty.runtime._state_dict import explain as explain
-from treaty.runtime._state_dict import from_state_dict as from_state_dict
-from treaty.runtime._state_dict import to_state_dict as to_state_dict
+Names are imported when first used, so that looking into a checkpoint does not import JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from treaty.runtime._abstract import abstract as abstract
+    from treaty.runtime._abstract import nbytes as nbytes
+    from treaty.runtime._errors import CodecError as CodecError
+    from treaty.runtime._errors import CorruptCheckpointError as CorruptCheckpointError
+    from treaty.runtime._errors import Mismatch as Mismatch
+    from treaty.runtime._errors import StateMismatchError as StateMismatchError
+    from treaty.runtime._state_dict import explain as explain
+    from treaty.runtime._state_dict import from_state_dict as from_state_dict
+    from treaty.runtime._state_dict import to_state_dict as to_state_dict
+
+_HOME: Final = {
+    "abstract": "_abstract",
+    "nbytes": "_abstract",
+    "CodecError": "_errors",
+    "CorruptCheckpointError": "_errors",
+    "Mismatch": "_errors",
+    "StateMismatchError": "_errors",
+    "explain": "_state_dict",
+    "from_state_dict": "_state_dict",
+    "to_state_dict": "_state_dict",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

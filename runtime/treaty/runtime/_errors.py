@@ -29,6 +29,10 @@ class StateMismatchError(TreatyError, ValueError):
         super().__init__("\n".join(map(str, self.mismatches)))
 
 
+class CorruptCheckpointError(TreatyError, ValueError):
+    """Stored bytes are damaged, cut off, or were never a checkpoint. The message says where."""
+
+
 class CodecError(TreatyError):
     """There is no generated code for a class, or it is stale. The message names the command to run."""
 
