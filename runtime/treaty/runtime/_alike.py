@@ -112,8 +112,9 @@ def _add(first: Any, many: Sequence[Any], columns: dict[int, list[Any]]) -> None
             raise NotAlike
         many = list(map(np.asarray, many))
     shape, dtype = many[0].shape, many[0].dtype
-    if not all([type(one) is np.ndarray and one.shape == shape and one.dtype is dtype for one in many]):
-        raise NotAlike  # or only two dtype objects for one dtype, which is rare
+    alike = [one.shape == shape and one.dtype is dtype for one in many]
+    if not _all_of(np.ndarray, many) or not all(alike):
+        raise NotAlike  # or equal dtypes that are two objects, which is rare
     if not (dtype.isnative and dtype.names is None and not dtype.hasobject and many[0].flags.c_contiguous):
         raise NotAlike
     columns[id(first)] = list(many)
@@ -195,13 +196,16 @@ def _on_host(state: Any, columns: Mapping[int, list[Any]]) -> Any:
     return state
 
 
-def with_runs(items: list[_T], state: object) -> list[_T]:
+def items_of(state: Mapping[str, _T], keys: Sequence[str]) -> list[_T]:
+    """The states of a sequence's items in the order of the keys."""
     known = _known.get()
     if known is None or id(state) not in known.runs:
-        return items
-    marked = Items(items)
-    marked.state = id(state)
-    return marked
+        return [state[key] for key in keys[: len(state)]]
+    run = known.runs[id(state)][0]
+    whole = run.count == len(state)
+    items = Items([run.first] * run.count if whole else [state[key] for key in keys[: len(state)]])
+    items.state = id(state)
+    return items
 
 
 def read_each(read: Callable[[Any], _T], items: list[Any]) -> list[_T]:

@@ -135,7 +135,7 @@ def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
     """The items of a sequence in order."""
     if type(state) is not dict or (length is not None and len(state) != length):
         raise Mismatch
-    return _alike.with_runs([state[key] for key in index_keys(len(state))[: len(state)]], state)
+    return _alike.items_of(state, index_keys(len(state)))
 
 
 def each(read: Callable[Concatenate[_T, _P], _R], items: list[_T], /, *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
