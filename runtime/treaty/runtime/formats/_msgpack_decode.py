@@ -4,6 +4,7 @@ Written out here instead of calling msgpack because that copies every array, and
 Lengths are checked against what is left before anything is made from them, so no input can ask for much memory.
 """
 
+import mmap
 import re
 import struct
 from math import prod
@@ -21,6 +22,7 @@ Runs: TypeAlias = dict[int, list[Run]]
 
 MAX_DEPTH: Final = 400  # far above any real tree, far below Python's own limit
 _FEWEST_ALIKE: Final = 8  # comparing shorter runs costs more than reading them
+_PREFIX: Final = 8  # bytes that every head has
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _NUMBERS: Final = {
     code: struct.Struct(">" + format)
@@ -57,9 +59,11 @@ class _Damaged(Exception):
 class _Decoder:
     def __init__(self, data: Any, runs: Runs | None) -> None:
         self.view = memoryview(data).cast("B").toreadonly()
+        self.data = data if isinstance(data, (bytes, mmap.mmap)) else self.view  # quicker to index than the view
         self.size = len(self.view)
         self.runs = runs
         self.arrays: list[tuple[int, int, HostArray | None]] = []  # where the data of arrays begins and ends, in order
+        self.heads: dict[Any, tuple[bytes, Any, Any]] = {}  # heads of arrays, by their extension's size and their start
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
         code = self.byte(at)
@@ -95,7 +99,8 @@ class _Decoder:
     def byte(self, at: int) -> int:
         if at >= self.size:
             raise _Damaged("expected a value, got the end of the data", at)
-        return self.view[at]
+        found: int = self.data[at]
+        return found
 
     def room(self, at: int, count: int, what: str) -> int:
         if count > self.size - at:
@@ -106,12 +111,12 @@ class _Decoder:
         """Where a value begins whose length is stored in 1, 2 or 4 bytes, and that length."""
         start = at + 1 + (1 << width)
         self.room(at, start - at, "a length")
-        return start, int.from_bytes(self.view[at + 1 : start], "big")
+        return start, int.from_bytes(self.data[at + 1 : start], "big")
 
     def text(self, start: int, count: int) -> tuple[str, int]:
         end = start + self.room(start, count, "text")
         try:
-            return str(self.view[start:end], "utf-8"), end
+            return str(self.data[start:end], "utf-8"), end
         except UnicodeDecodeError:
             raise _Damaged("expected UTF-8, got other bytes", start) from None
 
@@ -140,7 +145,9 @@ class _Decoder:
         patience = 0  # how many entries to let pass without looking for alike ones
         while len(state) < count:
             start, mark = at, len(self.arrays)
-            at = self.entry(state, at, depth)
+            at = self.known(state, at, count if count < _FEWEST_ALIKE else len(state) + 1)
+            if at == start:
+                at = self.entry(state, at, depth)
             patience -= 1
             if patience < 0 and count - len(state) >= _FEWEST_ALIKE and mark < len(self.arrays):
                 seen = len(state)
@@ -153,6 +160,37 @@ class _Decoder:
             self.runs[id(state)] = found
         return state, at
 
+    def known(self, state: dict[Any, Any], at: int, until: int) -> int:
+        """Read entries while each is a short key and an array whose head was seen before; `entry` reads all others."""
+        data, heads = self.data, self.heads
+        try:
+            while len(state) < until:
+                code = data[at]
+                middle = at + 1 + (code & 31)
+                kind = data[middle]
+                if kind == 0xC7:
+                    start, count = middle + 3, data[middle + 1]
+                elif kind == 0xC8:
+                    start, count = middle + 4, data[middle + 1] << 8 | data[middle + 2]
+                elif kind == 0xC9:
+                    start, count = middle + 6, int.from_bytes(data[middle + 1 : middle + 5], "big")
+                else:
+                    break
+                seen = heads.get((count, bytes(data[start : start + _PREFIX])))
+                if seen is None or data[start - 1] != NDARRAY or not 0xA0 <= code < 0xC0 or start + count > self.size:
+                    break
+                head, shape, dtype = seen
+                begin = start + len(head)
+                key = str(data[at + 1 : middle], "utf-8")
+                if data[start:begin] != head or key in state:
+                    break
+                at = start + count
+                state[key] = array = np.ndarray(shape, dtype, self.view, begin)
+                self.arrays.append((begin, at, array))
+        except (IndexError, UnicodeDecodeError):
+            pass  # `entry` says what is wrong
+        return at
+
     def entry(self, state: dict[Any, Any], start: int, depth: int) -> int:
         """Read one key and its value into the dict."""
         code = self.byte(start)
@@ -163,10 +201,11 @@ class _Decoder:
         except TypeError:
             raise _Damaged(f"expected a key, got a {type(key).__name__}", start) from None
         try:
-            state[key], at = self.value(at, depth + 1)
+            read = self.value(at, depth + 1)
         except _Damaged as damage:
             damage.path.insert(0, key if type(key) in (str, int) else repr(key))
             raise
+        state[key], at = read
         return at
 
     def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, left: int) -> tuple[Run | None, int]:
@@ -273,6 +312,13 @@ class _Decoder:
 
     def array(self, start: int, end: int) -> HostArray:
         """[shape, dtype name, bytes] that must end where the extension does."""
+        head, shape, dtype = self.head(start, end)
+        array: HostArray = np.ndarray(shape, dtype, self.view, start + len(head))
+        self.arrays.append((start + len(head), end, array))
+        return array
+
+    def head(self, start: int, end: int) -> tuple[bytes, Any, Any]:
+        """What is before the data of an array, checked: its bytes, shape and dtype."""
         if self.byte(start) != 0x93:
             raise _Damaged("expected an array's shape, dtype and data, got something else", start)
         shape, at = self.value(start + 1, MAX_DEPTH - 1)
@@ -289,11 +335,12 @@ class _Decoder:
         if data + count != end or count != prod(shape) * dtype.itemsize:
             raise _Damaged(f"expected {prod(shape) * dtype.itemsize} bytes for {dtype}{shape}, got {count}", at)
         try:
-            array: HostArray = np.ndarray(shape, dtype, self.view, data)
+            np.ndarray(shape, dtype, self.view, data)
         except (ValueError, OverflowError) as error:  # too many axes, or lengths over numpy's limit beside a 0
             raise _Damaged(f"expected a shape, got {_shown(shape)} ({error})", start + 1) from None
-        self.arrays.append((data, end, array))
-        return array
+        found = (bytes(self.data[start:data]), tuple(shape), dtype)
+        self.heads[end - start, found[0][:_PREFIX]] = found
+        return found
 
 
 _uint8 = np.dtype("uint8")

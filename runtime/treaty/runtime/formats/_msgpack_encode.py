@@ -55,6 +55,8 @@ class _Encoder:
             self.array(host_array(value))
         elif kind is list:
             self.sequence(value)
+        elif kind is jax.ShapeDtypeStruct:
+            raise TreatyError("expected arrays with contents, got abstract ones")
         else:
             self.out.append(self.pack(value))
 
@@ -114,6 +116,8 @@ def _joined_constants(pieces: list[Piece]) -> list[Piece]:
 def host_array(array: Any) -> HostArray:
     """An array as MessagePack stores it: on the host, in C order, in the machine's byte order."""
     if isinstance(array, jax.Array):
+        if isinstance(array, jax.core.Tracer):
+            raise TreatyError("expected arrays with contents, got traced ones; save outside of jit and grad")
         if not array.is_fully_addressable:
             raise TreatyError(
                 f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
