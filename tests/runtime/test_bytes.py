@@ -185,3 +185,14 @@ def test_damaged_bytes_say_where() -> None:
         from_bytes(Model, data[:130])
     with pytest.raises(ValueError, match=r"expected the end, got 1 more bytes at byte \d+, \$"):
         from_bytes(Model, data + b"\0")
+
+
+def test_items_stored_out_of_order_come_back_in_order() -> None:
+    stored = to_state_dict(model(120))
+    layers = list(stored["layers"].items())
+    stored["layers"] = dict(layers[:50] + layers[90:] + layers[50:90])
+    back = from_bytes(Model, serialization.to_bytes(stored), into="numpy")
+    assert [one.kernel[0, 0] for one in back.layers] == list(range(120))
+    swapped = [*layers[:60], layers[61], layers[60], *layers[62:]]
+    back = from_bytes(Model, serialization.to_bytes({**stored, "layers": dict(swapped)}), into="numpy")
+    assert [one.kernel[0, 0] for one in back.layers] == list(range(120))
