@@ -93,7 +93,13 @@ class _Reader:
         if is_namedtuple(cls):
             return self._namedtuple
         if is_container(cls):
-            return {dict: self._dict, list: self._list, tuple: self._tuple, Partial: self._partial}[cls]
+            readers: dict[type, _Read] = {
+                dict: self._dict,
+                list: self._list,
+                tuple: self._tuple,
+                Partial: self._partial,
+            }
+            return readers[cls]
         if served := functions_of(cls):
             return lambda target, state, names: self._registered(served.read, target, state, names)
         if is_state_class(cls):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from treaty.runtime._errors import show_path
@@ -55,7 +56,7 @@ def _issue(leaf: Any) -> str:
     if isinstance(leaf, jax.Array):
         if not leaf.is_fully_addressable:
             return "Non-addressable array"
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return "Typed PRNG key: store jax.random.key_data of it"
         return ""
     sample = np.empty(0, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf

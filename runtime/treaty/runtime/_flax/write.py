@@ -1,12 +1,14 @@
 """`to_state_dict`, in Flax's layout."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from jax.tree_util import Partial
 
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
 from treaty.runtime._registry import codec_of_instance, is_state_class
+
+_Write: TypeAlias = Callable[[Any], Any]
 
 
 def to_state_dict(target: Any) -> Any:
@@ -22,7 +24,7 @@ class _Writer:
     """One call of `to_state_dict`, which asks only once who serves a type."""
 
     def __init__(self) -> None:
-        self._by_type: dict[type, Callable[[Any], Any] | None] = {}
+        self._by_type: dict[type, _Write | None] = {}
 
     def __call__(self, target: Any) -> Any:
         cls = type(target)
@@ -31,11 +33,17 @@ class _Writer:
         write = self._by_type[cls]
         return target if write is None else write(target)
 
-    def _writer_of(self, cls: type) -> Callable[[Any], Any] | None:
+    def _writer_of(self, cls: type) -> _Write | None:
         if is_namedtuple(cls):
             return self._namedtuple
         if is_container(cls):
-            return {dict: self._dict, list: self._list, tuple: self._list, Partial: self._partial}[cls]
+            writers: dict[type, _Write] = {
+                dict: self._dict,
+                list: self._list,
+                tuple: self._list,
+                Partial: self._partial,
+            }
+            return writers[cls]
         if served := functions_of(cls):
             return served.write
         return write_state_class if is_state_class(cls) else None
