@@ -37,6 +37,10 @@ class CodecError(TreatyError):
     """There is no generated code for a class, or it is stale. The message names the command to run."""
 
 
+class UnaddressableArrayError(TreatyError, ValueError):
+    """An array has shards on other hosts, so this process cannot write it to one file."""
+
+
 class StateKeyError(TreatyError, AssertionError, TypeError):
     """A registered function gave a state dict with keys other than str: Flax asserts, eformer raises a TypeError."""
 

@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 
 from treaty.runtime._alike import Run
-from treaty.schema import TreatyError
+from treaty.runtime._errors import UnaddressableArrayError
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
@@ -61,7 +61,9 @@ class _Encoder:
         for key, value in state.items():
             self.out.append(_key(key) if type(key) is str else self.pack(key))
             if type(value) is np.ndarray and value.nbytes <= self.chunk_bytes:
-                array = value if value.flags.c_contiguous and value.dtype.isnative else host_array(value)
+                dtype = value.dtype  # isbuiltin is 0 for swapped and structured ones
+                plain = value.flags.c_contiguous and dtype.isbuiltin and not dtype.hasobject
+                array = value if plain else host_array(value)
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(value)
@@ -108,7 +110,7 @@ def host_array(array: Any) -> HostArray:
     """An array as MessagePack stores it: on the host, in C order, in the machine's byte order."""
     if isinstance(array, jax.Array):
         if not array.is_fully_addressable:
-            raise TreatyError(
+            raise UnaddressableArrayError(
                 f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
                 "several processes; save a directory instead, or gather it first"
             )
