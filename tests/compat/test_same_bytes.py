@@ -80,7 +80,9 @@ def test_keys_are_sorted_only_where_flax_sorts_them() -> None:
     assert list(serialization.msgpack_restore(serialization.to_bytes(tree))) == ["b", "a"]
 
 
-@pytest.mark.parametrize("leaf", [object(), {1, 2}, np.array([None]), 2**64, np.zeros(2, np.dtype("i4, f8", align=True))])
+@pytest.mark.parametrize(
+    "leaf", [object(), {1, 2}, np.array([None]), 2**64, np.zeros(2, np.dtype("i4, f8", align=True))]
+)
 def test_what_flax_refuses_is_refused(leaf: Any) -> None:
     errors = []
     for module in (flax.serialization, serialization):

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import flax.core
+import flax.serialization
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,10 @@ import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 from jax.tree_util import Partial
+
+FLAX: Any = flax.serialization  # partly typed
+make_partial: Any = Partial
+struct_field: Any = flax.struct.field
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -30,7 +35,7 @@ class Pair(NamedTuple):
 class Point:
     x: Any
     y: Any
-    name: str = flax.struct.field(pytree_node=False, default="origin")
+    name: str = struct_field(pytree_node=False, default="origin")
 
 
 def make_array(dtype: Any, shape: list[int], transposed: bool) -> "np.ndarray[Any, Any]":
@@ -64,14 +69,16 @@ serializable: st.SearchStrategy[Any] = st.recursive(
         st.builds(Pair, parts, parts),
         st.builds(Point, x=parts, y=parts),
         st.dictionaries(keys, parts, max_size=3).map(flax.core.FrozenDict),
-        st.builds(lambda x, y: Partial(jnp.add, x, y=y), parts, parts),
+        st.builds(lambda x, y: make_partial(jnp.add, x, y=y), parts, parts),
     ),
     max_leaves=12,
 )
 """What to_bytes takes."""
 
 packable: st.SearchStrategy[Any] = st.recursive(
-    leaves, lambda parts: st.one_of(st.dictionaries(keys, parts, max_size=4), st.lists(parts, max_size=4)), max_leaves=12
+    leaves,
+    lambda parts: st.one_of(st.dictionaries(keys, parts, max_size=4), st.lists(parts, max_size=4)),
+    max_leaves=12,
 )
 """What msgpack_serialize takes."""
 
