@@ -14,11 +14,33 @@ from treaty.runtime import StateMismatchError, serialization
 from treaty.runtime._flax import registry
 
 
-@flax.struct.dataclass
 class Outer:
-    """Restored by Flax's own code."""
+    """Registered with Flax, and written against it."""
 
-    part: Any
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+
+def read_outer(outer: Outer, state: dict[str, Any]) -> Outer:
+    return Outer(FLAX.from_state_dict(outer.part, state["part"], name="part"))
+
+
+FLAX.register_serialization_state(Outer, lambda outer: {"part": FLAX.to_state_dict(outer.part)}, read_outer)
+
+
+@flax.struct.dataclass
+class Versioned:
+    """A struct dataclass whose functions somebody replaced, to read an older form."""
+
+    array: Any
+
+
+FLAX.register_serialization_state(
+    Versioned,
+    lambda one: {"array": one.array},
+    lambda one, state: one.replace(array=state["array"].reshape(-1)),
+    override=True,
+)
 
 
 class Box:
@@ -109,6 +131,13 @@ def test_only_what_a_registered_function_makes_of_the_state_counts() -> None:
     assert restored.array.shape == (4,)
     with pytest.raises(StateMismatchError, match=r"expected float64\[4\], got float64\[9\] at \$.array"):
         serialization.from_state_dict(Flat(np.zeros(4)), {"array": np.ones((3, 3))})
+
+
+def test_replaced_functions_of_a_struct_dataclass_are_used() -> None:
+    restored = serialization.from_state_dict([Versioned(np.zeros(4))], {"0": {"array": np.ones((2, 2))}})
+    assert restored[0].array.shape == (4,)
+    with pytest.raises(StateMismatchError, match=r"expected float64\[3\], got float64\[4\] at \$\[0\].array"):
+        serialization.from_state_dict([Versioned(np.zeros(3))], {"0": {"array": np.ones((2, 2))}})
 
 
 def test_a_function_that_changes_the_target_itself_is_caught_too() -> None:

@@ -36,22 +36,30 @@ def fits(target: Any, value: Any, dtypes: bool) -> bool:
     except AttributeError:
         return True
     try:
-        return bool(value.shape == shape and (not dtypes or value.dtype == dtype)) or isinstance(target, type)
+        if value.shape == shape and (not dtypes or value.dtype == dtype):
+            return True
     except AttributeError:
-        return isinstance(target, type) or (shape == () and _is_number(value, dtype, dtypes))
+        if shape == () and _is_number(value, dtype, dtypes):
+            return True
+    return isinstance(target, type)  # numpy's scalar types have attributes of these names
 
 
-def mismatches(target: Any, value: Any, dtypes: bool, names: Names) -> Iterator[Mismatch]:
-    """The differences between two state dicts where both have something."""
-    if isinstance(target, dict) and isinstance(value, dict):
-        for key in target:
-            if key in value:
-                yield from mismatches(target[key], value[key], dtypes, (*names, str(key)))
-    elif isinstance(target, (list, tuple)) and isinstance(value, (list, tuple)):
-        for index, (one, other) in enumerate(zip(target, value, strict=False)):
-            yield from mismatches(one, other, dtypes, (*names, str(index)))
-    elif not fits(target, value, dtypes):
-        yield mismatch(target, value, names)
+def agree(target: Any, state: Any, dtypes: bool) -> bool:
+    """Whether a state dict has all that the target's has, and every leaf fits."""
+    if type(target) is not dict:
+        return fits(target, state, dtypes)
+    return type(state) is dict and all(key in state and agree(target[key], state[key], dtypes) for key in target)
+
+
+def compare(target: Any, state: Any, dtypes: bool, names: Names) -> list[Mismatch]:
+    """The leaves of two state dicts that do not fit, where both have one."""
+    if isinstance(target, dict) and isinstance(state, dict):
+        pairs = {str(key): (one, state[key]) for key, one in target.items() if key in state}
+    elif isinstance(target, (list, tuple)) and isinstance(state, (list, tuple)):
+        pairs = {str(index): both for index, both in enumerate(zip(target, state, strict=False))}
+    else:
+        return [] if fits(target, state, dtypes) else [mismatch(target, state, names)]
+    return [one for key, both in pairs.items() for one in compare(*both, dtypes, (*names, key))]
 
 
 def mismatch(target: Any, value: Any, names: Names) -> Mismatch:

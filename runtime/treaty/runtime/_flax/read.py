@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -10,7 +11,8 @@ from jax.tree_util import Partial
 from treaty.runtime import _state_dict
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._explain import describe
-from treaty.runtime._flax.checks import fits, is_strict, mismatch, mismatches
+from treaty.runtime._flax.checks import agree, compare, fits, is_strict, mismatch
+from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields
 from treaty.runtime._flax.paths import Names, error_path, joined, names_below
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
 from treaty.runtime._flax.write import to_state_dict
@@ -101,7 +103,10 @@ class _Reader:
             }
             return readers[cls]
         if served := functions_of(cls):
-            return lambda target, state, names: self._registered(served.read, target, state, names)
+            general: _Read = partial(self._registered, served.read)
+            if (fields := struct_fields(cls)) is not None:
+                return partial(self._struct, general, fields)
+            return partial(self._frozen_dict, general) if is_frozen_dict(cls) else general
         if is_state_class(cls):
             return restore_state_class
         return self._class if issubclass(cls, type) else None
@@ -153,13 +158,27 @@ class _Reader:
         return make(target.func, *args, **keywords)
 
     def _registered(self, read: _Read, target: Any, state: Any, names: Names) -> Any:
-        """What a registered function makes of the state, compared with the target as it was before."""
+        """What a registered function makes of the state. It may read older forms: then its result must fit the target."""
         if not self._shapes:
             return read(target, state, names)
         before = to_state_dict(target)
+        if agree(before, state, self._dtypes):
+            return read(target, state, names)
         restored = read(target, state, names)
-        self._found += mismatches(before, to_state_dict(restored), self._dtypes, names)
+        self._found += compare(before, to_state_dict(restored), self._dtypes, names)
         return restored
+
+    def _struct(self, general: _Read, fields: tuple[str, ...], target: Any, state: Any, names: Names) -> Any:
+        if type(state) is not dict or state.keys() != set(fields):
+            return general(target, state, names)  # Flax has words for it
+        parts = {name: self._part(getattr(target, name), state[name], names, name) for name in fields}
+        return target.replace(**parts)
+
+    def _frozen_dict(self, general: _Read, target: Any, state: Any, names: Names) -> Any:
+        if type(state) is not dict or not {str(key) for key in target} <= state.keys():
+            return general(target, state, names)
+        parts = {key: self._part(value, state[str(key)], names, str(key)) for key, value in target.items()}
+        return type(target)(parts)
 
     def _class(self, target: type, state: Any, names: Names) -> Any:
         """A state class may stand for its instances; any other class is a leaf."""

@@ -1,10 +1,11 @@
 """`to_state_dict`, in Flax's layout."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from jax.tree_util import Partial
 
+from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
 from treaty.runtime._registry import codec_of_instance, is_state_class
 
@@ -44,11 +45,15 @@ class _Writer:
                 Partial: self._partial,
             }
             return writers[cls]
+        if (fields := struct_fields(cls)) is not None:
+            return lambda target: {name: self(getattr(target, name)) for name in fields}
+        if is_frozen_dict(cls):
+            return self._dict
         if served := functions_of(cls):
             return served.write
         return write_state_class if is_state_class(cls) else None
 
-    def _dict(self, target: dict[Any, Any]) -> dict[str, Any]:
+    def _dict(self, target: Mapping[Any, Any]) -> dict[str, Any]:
         state = {str(key): self(value) for key, value in target.items()}
         if len(state) != len(target):
             given = ", ".join(repr(key)[:40] for key in target)
