@@ -22,7 +22,8 @@ from treaty.runtime._leaf_manager import default_manager
 from treaty.runtime._leaf_paths import directory
 from treaty.runtime.leaves import is_array_like, leaf_key_paths, tree_deserialize_leaves, tree_serialize_leaves
 
-SPEC: Any = P  # its constructor is untyped
+SPEC: Any = P  # JAX does not type these constructors
+ABSTRACT: Any = jax.ShapeDtypeStruct
 
 
 def mesh(*shape: int, axes: str = "xy") -> Mesh:
@@ -51,7 +52,7 @@ class TestNames:
     def test_anything_with_shape_and_dtype_is_array_like(self) -> None:
         assert is_array_like(jnp.ones(2))
         assert is_array_like(np.float32(1))
-        assert is_array_like(jax.ShapeDtypeStruct((2,), jnp.float32))
+        assert is_array_like(ABSTRACT((2,), jnp.float32))
         assert not is_array_like(1.0)
         assert not is_array_like([1.0])
 
@@ -124,7 +125,7 @@ class TestLeaves:
         ("leaf", "message"),
         [
             (len, r"expected an array, number, text or None, got builtin_function_or_method at \$\.a\['b\.c'\]"),
-            (jax.ShapeDtypeStruct((2,), jnp.float32), r"got ShapeDtypeStruct at \$\.a\['b\.c'\]"),
+            (ABSTRACT((2,), jnp.float32), r"got ShapeDtypeStruct at \$\.a\['b\.c'\]"),
             (2**64, r"expected an integer of 64 bits, got 18446744073709551616 at \$\.a\['b\.c'\]"),
             (np.array([object()]), r"expected a dtype that TensorStore has, got object at \$\.a\['b\.c'\]"),
             (np.array(["text"]), r"expected a dtype that TensorStore has, got str128 at \$\.a\['b\.c'\]"),
