@@ -177,9 +177,6 @@ class TestDamage:
         class Dies:
             def wait_until_finished(self) -> None: ...
 
-            def deserialize(self, shardings: Any, tensorstore_specs: Any) -> Any:
-                raise AssertionError
-
             def serialize(self, arrays: Any, tensorstore_specs: Any, *, on_commit_callback: Any) -> None:
                 raise KeyboardInterrupt
 

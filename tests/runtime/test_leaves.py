@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from treaty.runtime import LeafError
+from treaty.runtime import CorruptCheckpointError, LeafError
 from treaty.runtime._leaf_index import Entry, Index, parse, render
 from treaty.runtime._leaf_manager import default_manager
 from treaty.runtime._leaf_paths import directory
+from treaty.runtime._leaf_read import Reader
 from treaty.runtime.leaves import is_array_like, leaf_key_paths, tree_deserialize_leaves, tree_serialize_leaves
 
 SPEC: Any = P  # JAX does not type these constructors
@@ -222,6 +223,12 @@ class TestPrefixes:
         assert not (tmp_path / "model" / "gone" / ".zarray").exists()
         assert (tmp_path / "model" / "w" / "notes.txt").read_text() == "mine"
 
+    def test_a_directory_is_a_path_or_a_url(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        tree_serialize_leaves(f"file://{tmp_path}/a/b", {"w": jnp.ones(2), "n": 3})
+        for where in ("a/b", f"{tmp_path}/a/b/", f"file://{tmp_path}/a/b/"):
+            assert tree_deserialize_leaves(where, None)["n"] == 3
+
     def test_without_an_index_there_are_only_arrays(self, tmp_path: Path) -> None:
         tree_serialize_leaves(tmp_path, {"w": jnp.ones(2)}, write_index=False)
         assert [path.name for path in tmp_path.iterdir()] == ["w"]
@@ -344,6 +351,19 @@ class TestManagers:
         got = tree_deserialize_leaves(tmp_path, mesh(2), manager, chunk_size=chunk_size)
         assert manager.reads == reads
         assert [int(got[str(i)][0]) for i in range(5)] == [0, 1, 2, 3, 4]
+
+    def test_a_damaged_leaf_among_many_is_named_whoever_reads(self, tmp_path: Path) -> None:
+        tree_serialize_leaves(tmp_path, [jnp.full(2, i) for i in range(5)])
+        (tmp_path / "3" / "0").unlink()
+        manager = Recorder(Reader())
+        with pytest.raises(CorruptCheckpointError, match=r"got NOT_FOUND.* at \$\['3'\] \(3\)"):
+            tree_deserialize_leaves(tmp_path, None, manager)
+        assert manager.reads == [5, 1, 1, 1, 1]
+
+    def test_jax_reads_the_same_as_we_do(self, tmp_path: Path) -> None:
+        tree_serialize_leaves(tmp_path, {name: leaf for name, leaf in LEAVES.items() if isinstance(leaf, jax.Array)})
+        ours, theirs = (tree_deserialize_leaves(tmp_path, mesh(2), by) for by in (None, default_manager()))
+        assert all(same(ours[name], theirs[name]) for name in theirs)
 
     def test_the_callback_sees_arrays_and_their_names(self, tmp_path: Path) -> None:
         tree_serialize_leaves(tmp_path, {"a": {"w": jnp.ones(2), "n": np.ones(2)}, "step": 3}, prefix="model")

@@ -10,8 +10,9 @@ from jax.sharding import Mesh
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._leaf_index import Entry
 from treaty.runtime._leaf_kinds import from_array
-from treaty.runtime._leaf_manager import Manager, default_manager
+from treaty.runtime._leaf_manager import Reads
 from treaty.runtime._leaf_paths import INDEX
+from treaty.runtime._leaf_read import Reader
 from treaty.runtime._leaf_shardings import Place, Rules, places
 from treaty.runtime._leaf_store import Directory, Store, unreadable
 
@@ -19,7 +20,7 @@ from treaty.runtime._leaf_store import Directory, Store, unreadable
 def tree_deserialize_leaves(
     checkpoint_dir: Directory,
     mesh: Mesh | None,
-    manager: Manager | None = None,
+    manager: Reads | None = None,
     *,
     prefix: str | None = None,
     partition_rules: Rules | None = None,
@@ -33,7 +34,7 @@ def tree_deserialize_leaves(
     `shardings` is a tree, or a dict by dotted names, of shardings, PartitionSpecs, or functions applied to the array.
     `callback(array, name)` replaces each array. `chunk_size` is the number of arrays that are read at a time.
     """
-    manager = manager or default_manager()
+    manager = manager or Reader()
     manager.wait_until_finished()  # the index of a save under way is not there yet
     store = Store.at(checkpoint_dir)
     index = store.read_index()
@@ -48,14 +49,14 @@ def tree_deserialize_leaves(
     size = chunk_size if chunk_size is not None and chunk_size > 0 else max(1, len(found))
     leaves: list[Any] = []
     for start in range(0, len(found), size):
-        leaves += _Reader(store, manager).read(found[start : start + size], callback)
+        leaves += _Batches(store, manager).read(found[start : start + size], callback)
     return _nested(entries, leaves)
 
 
 @frozen
-class _Reader:
+class _Batches:
     store: Store
-    manager: Manager
+    manager: Reads
 
     def read(self, batch: Sequence[tuple[Entry, Place]], callback: Callable[[Any, str], Any] | None) -> list[Any]:
         on_device = [(entry, place.sharding) for entry, place in batch if place.sharding is not None]
@@ -85,7 +86,7 @@ class _Reader:
         except ValueError as error:
             if len(leaves) == 1:
                 raise unreadable(leaves[0][0], error) from error
-            # Of many at once JAX does not say which: read them one by one to name it.
+            # A manager does not say which of many it was: read them one by one to name it.
             for leaf in leaves:
                 self._on_device([leaf])
             raise

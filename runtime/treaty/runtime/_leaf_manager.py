@@ -10,8 +10,8 @@ from jax.experimental.array_serialization.serialization import GlobalAsyncCheckp
 _JAX: Final[Any] = GlobalAsyncCheckpointManager  # its constructor is untyped
 
 
-class Manager(Protocol):
-    """The part of JAX's GlobalAsyncCheckpointManagerBase that is called here."""
+class Writes(Protocol):
+    """What a save calls."""
 
     def serialize(
         self,
@@ -21,11 +21,21 @@ class Manager(Protocol):
         on_commit_callback: Callable[[], None],
     ) -> None: ...
 
+    def wait_until_finished(self) -> None: ...
+
+
+class Reads(Protocol):
+    """What a load calls."""
+
     def deserialize(
         self, shardings: Sequence[jax.sharding.Sharding], tensorstore_specs: Sequence[dict[str, Any]]
     ) -> Sequence[jax.Array]: ...
 
     def wait_until_finished(self) -> None: ...
+
+
+class Manager(Writes, Reads, Protocol):
+    """The part of JAX's GlobalAsyncCheckpointManagerBase that is called here."""
 
 
 def default_manager() -> Manager:

@@ -9,7 +9,7 @@ from jax.experimental import multihost_utils
 
 from treaty.runtime._leaf_index import Entry, Index, check_places
 from treaty.runtime._leaf_kinds import on_host, to_array
-from treaty.runtime._leaf_manager import Manager, default_manager
+from treaty.runtime._leaf_manager import Writes, default_manager
 from treaty.runtime._leaf_paths import keys_of
 from treaty.runtime._leaf_store import Directory, Store
 
@@ -17,7 +17,7 @@ from treaty.runtime._leaf_store import Directory, Store
 def tree_serialize_leaves(
     checkpoint_dir: Directory,
     pytree: Any,
-    manager: Manager | None = None,
+    manager: Writes | None = None,
     *,
     prefix: str | None = None,
     commit_callback: Callable[[], None] | None = None,
