@@ -165,6 +165,23 @@ class TestDamage:
         with pytest.raises(CorruptCheckpointError, match=r"NOT_FOUND.* at \$\.n \(n\)"):
             tree_deserialize_leaves(tmp_path, MESH)
 
+    @pytest.mark.parametrize("leaf", [np.ones(8, np.float32), jnp.ones(8)])
+    @pytest.mark.parametrize(("size", "chunk"), [(10**15, 8), (10**15, 10**15), (2**60, 8)])
+    def test_a_forged_size_cannot_end_the_process(self, leaf: Any, size: int, chunk: int, tmp_path: Path) -> None:
+        tree_serialize_leaves(tmp_path, {"w": leaf})
+        index = json.loads((tmp_path / INDEX).read_text())
+        index["arrays"][0]["shape"] = [size]
+        (tmp_path / INDEX).write_text(json.dumps(index))
+        metadata = json.loads((tmp_path / "w" / ".zarray").read_text())
+        (tmp_path / "w" / ".zarray").write_text(json.dumps(metadata | {"shape": [size], "chunks": [chunk]}))
+        with pytest.raises((CorruptCheckpointError, LeafError), match=r"\$\.w \(w\)"):
+            tree_deserialize_leaves(tmp_path, None)
+
+    def test_an_index_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / INDEX).symlink_to(INDEX)
+        with pytest.raises(LeafError, match=f"expected to read .*{INDEX}, got "):
+            tree_deserialize_leaves(tmp_path, None)
+
     def test_a_save_does_not_write_over_a_damaged_index(self, tmp_path: Path) -> None:
         (tmp_path / INDEX).write_text("{")
         with pytest.raises(CorruptCheckpointError, match="expected JSON, got damaged text"):

@@ -9,12 +9,12 @@ from jax.sharding import Mesh
 
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._leaf_index import Entry
-from treaty.runtime._leaf_kinds import from_array
+from treaty.runtime._leaf_kinds import Array, from_array
 from treaty.runtime._leaf_manager import Reads
 from treaty.runtime._leaf_paths import INDEX
-from treaty.runtime._leaf_read import Reader
+from treaty.runtime._leaf_read import Reader, Reading
 from treaty.runtime._leaf_shardings import Place, Rules, places
-from treaty.runtime._leaf_store import Directory, Store, unreadable
+from treaty.runtime._leaf_store import Directory, Store, naming
 
 
 def tree_deserialize_leaves(
@@ -59,17 +59,13 @@ class _Batches:
     manager: Reads
 
     def read(self, batch: Sequence[tuple[Entry, Place]], callback: Callable[[Any, str], Any] | None) -> list[Any]:
-        on_device = [(entry, place.sharding) for entry, place in batch if place.sharding is not None]
-        stores = self.store.open([entry for entry, place in batch if place.sharding is None])
-        reading = iter([store.read() for store in stores])
-        arrays = iter(self._on_device(on_device))
+        on_host = iter(self._on_host([entry for entry, place in batch if place.sharding is None]))
+        on_device = iter(
+            self._on_device([(entry, place.sharding) for entry, place in batch if place.sharding is not None])
+        )
         leaves = []
         for entry, place in batch:
-            try:
-                array = next(reading).result() if place.sharding is None else next(arrays)
-            except ValueError as error:
-                raise unreadable(entry, error) from error
-            leaf = from_array(entry, array)
+            leaf = from_array(entry, next(on_host if place.sharding is None else on_device))
             if place.then is not None:
                 leaf = place.then(leaf)
             if callback is not None and entry.leaf in ("jax", "numpy"):
@@ -77,18 +73,28 @@ class _Batches:
             leaves.append(leaf)
         return leaves
 
-    def _on_device(self, leaves: Sequence[tuple[Entry, jax.sharding.Sharding]]) -> Sequence[jax.Array]:
+    def _on_host(self, entries: Sequence[Entry]) -> Sequence[Array]:
+        reads = []
+        for entry, store in zip(entries, self.store.open(entries), strict=True):
+            with naming(entry):
+                reads.append(Reading(store))
+        arrays = []
+        for entry, read in zip(entries, reads, strict=True):
+            with naming(entry):
+                arrays.append(read.result())
+        return arrays
+
+    def _on_device(self, leaves: Sequence[tuple[Entry, jax.sharding.Sharding]]) -> Sequence[Array]:
         if not leaves:
             return []
         specs = [self.store.spec(entry) for entry, _ in leaves]
         try:
             arrays = self.manager.deserialize([sharding for _, sharding in leaves], specs)
-        except ValueError as error:
-            if len(leaves) == 1:
-                raise unreadable(leaves[0][0], error) from error
+        except (ValueError, MemoryError):
             # A manager does not say which of many it was: read them one by one to name it.
-            for leaf in leaves:
-                self._on_device([leaf])
+            for (entry, sharding), spec in zip(leaves, specs, strict=True):
+                with naming(entry):
+                    self.manager.deserialize([sharding], [spec])
             raise
         self.manager.wait_until_finished()
         return arrays

@@ -1,4 +1,4 @@
-"""Reading sharded arrays where the caller brings no manager."""
+"""Reading arrays, whole and in shards, where the caller brings no manager."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,20 +26,31 @@ class Reader:
         """Nothing is ever under way."""
 
 
+class Reading:
+    """A read into memory of ours: where TensorStore cannot get memory of its own, it ends the process."""
+
+    def __init__(self, store: ts.TensorStore) -> None:
+        self._out = np.empty(store.shape, store.dtype.numpy_dtype)
+        self._write = ts.array(self._out).write(store[ts.d[:].translate_to[0]])
+
+    def result(self) -> np.ndarray[Any, Any]:
+        self._write.result()
+        return self._out
+
+
 class _Shards:
     """The regions of one array that this process needs, on their way."""
 
     def __init__(self, store: ts.TensorStore, sharding: Sharding) -> None:
         self._shape, self._sharding = store.shape, sharding
-        self._reads: dict[Region, Any] = {}
+        self._reads: dict[Region, Reading] = {}
         for index in sharding.addressable_devices_indices_map(store.shape).values():
             if index is not None and _region(index) not in self._reads:
-                self._reads[_region(index)] = store[index].read()
+                self._reads[_region(index)] = Reading(store[index])
 
     def array(self) -> jax.Array:
         def shard(index: tuple[slice, ...] | None) -> np.ndarray[Any, Any]:
-            data: np.ndarray[Any, Any] = self._reads[_region(index or ())].result()
-            return data
+            return self._reads[_region(index or ())].result()
 
         return jax.make_array_from_callback(self._shape, self._sharding, shard)
 

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,16 +45,14 @@ class Store:
         return {"driver": "zarr", "kvstore": {**self.root, "path": path}, **_STRICT}
 
     def read_index(self) -> Index | None:
-        found = self._kv().read(INDEX).result()
-        return parse(found.value, f"{self.where}/{INDEX}") if found.state == "value" else None
+        return self._index(self._kv())[0]
 
     def change_index(self, change: Callable[[Index], Index]) -> None:
         """Read, change, write; again if someone else wrote in between."""
         kv = self._kv()
         while True:
-            found = kv.read(INDEX).result()
-            old = parse(found.value, f"{self.where}/{INDEX}") if found.state == "value" else Index()
-            done = kv.write(INDEX, render(change(old)), if_equal=found.stamp.generation).result()
+            old, generation = self._index(kv)
+            done = kv.write(INDEX, render(change(old or Index())), if_equal=generation).result()
             if done.generation:  # empty when the condition did not hold
                 return
 
@@ -98,23 +97,33 @@ class Store:
                 if parent.is_relative_to(top):
                     _sync(parent)
 
+    def _index(self, kv: ts.KvStore) -> tuple[Index | None, bytes]:
+        where = f"{self.where.rstrip('/')}/{INDEX}"
+        try:
+            found = kv.read(INDEX).result()
+        except ValueError as error:
+            raise LeafError(f"expected to read {where}, got {error}") from error
+        return (parse(found.value, where) if found.state == "value" else None), found.stamp.generation
+
     def _kv(self) -> ts.KvStore:
         return ts.KvStore.open(self.root).result()
 
 
-def unreadable(entry: Entry, error: Exception) -> CorruptCheckpointError | LeafError:
-    """The error for a leaf that TensorStore could not read: damage, unless the storage itself failed."""
-    reason = str(error).split(" [", 1)[0]
-    if reason.startswith(_NOT_THE_DATA):
-        return LeafError(f"expected to read {entry}, got {reason}")
-    return CorruptCheckpointError(f"expected an intact array, got {reason} at {entry}")
+@contextmanager
+def naming(entry: Entry) -> Iterator[None]:
+    """Turn TensorStore's errors into one that names the leaf: damage, unless the storage or the memory failed."""
+    try:
+        yield
+    except (ValueError, NotImplementedError, MemoryError) as error:
+        reason = str(error).split(" [", 1)[0]
+        if isinstance(error, MemoryError) or reason.startswith(_NOT_THE_DATA):
+            raise LeafError(f"expected to read {entry}, got {reason}") from error
+        raise CorruptCheckpointError(f"expected an intact array, got {reason} at {entry}") from error
 
 
 def _checked(entry: Entry, future: Any) -> ts.TensorStore:
-    try:
+    with naming(entry):
         store: ts.TensorStore = future.result()
-    except (ValueError, NotImplementedError) as error:
-        raise unreadable(entry, error) from error
     expected, got = (entry.dtype, entry.shape), (store.dtype.numpy_dtype.name, store.shape)
     if expected != got:
         shown = [f"{dtype}{list(shape)}" for dtype, shape in (expected, got)]
