@@ -3,6 +3,8 @@
 import json
 import math
 from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -322,6 +324,22 @@ class Recorder:
         self.inner.wait_until_finished()
 
 
+@define
+class Late(Recorder):
+    """A manager that commits only when it is waited for."""
+
+    pending: list[Any] = field(factory=list)
+
+    def serialize(self, arrays: Any, tensorstore_specs: Any, *, on_commit_callback: Any) -> None:
+        self.inner.serialize(arrays, tensorstore_specs, on_commit_callback=lambda: None)
+        self.pending.append(on_commit_callback)
+
+    def wait_until_finished(self) -> None:
+        self.inner.wait_until_finished()
+        while self.pending:
+            self.pending.pop()()
+
+
 class TestManagers:
     def test_the_index_is_written_when_the_arrays_are(self, tmp_path: Path) -> None:
         manager, seen = default_manager(), []
@@ -331,12 +349,19 @@ class TestManagers:
         manager.wait_until_finished()
         assert seen == [[{"path": "w", "shape": [3], "dtype": "float32"}]]
 
-    def test_a_load_waits_for_its_managers_save(self, tmp_path: Path) -> None:
-        manager = default_manager()
+    @pytest.mark.parametrize("make", [default_manager, Late])
+    def test_a_load_waits_for_its_managers_save(self, make: Callable[[], Any], tmp_path: Path) -> None:
+        manager = make()
         tree_serialize_leaves(tmp_path, {"w": jnp.ones(3)}, manager, prefix="a")
         tree_serialize_leaves(tmp_path, {"w": jnp.zeros(3)}, manager, prefix="b")
-        assert same(tree_deserialize_leaves(tmp_path, None, manager, prefix="a")["w"], jnp.ones(3))
         assert same(tree_deserialize_leaves(tmp_path, None, manager, prefix="b")["w"], jnp.zeros(3))
+        assert same(tree_deserialize_leaves(tmp_path, None, manager, prefix="a")["w"], jnp.ones(3))
+
+    def test_a_save_waits_for_its_managers_last_save(self, tmp_path: Path) -> None:
+        manager = Late()
+        tree_serialize_leaves(tmp_path, {"model": {"w": 1}}, manager)
+        with pytest.raises(LeafError, match=r"got model/w for \$\.w of prefix 'model' and \$\.model\.w of the tree"):
+            tree_serialize_leaves(tmp_path, {"w": 2}, manager, prefix="model")
 
     def test_a_failing_commit_callback_is_heard(self, tmp_path: Path) -> None:
         def refuse() -> None:
@@ -362,6 +387,21 @@ class TestManagers:
         with pytest.raises(CorruptCheckpointError, match=r"got NOT_FOUND.* at \$\['3'\] \(3\)"):
             tree_deserialize_leaves(tmp_path, None, manager)
         assert manager.reads == [5, 1, 1, 1, 1]
+
+    def test_a_lost_chunk_is_an_error_in_jaxs_manager_too(self, tmp_path: Path) -> None:
+        tree_serialize_leaves(tmp_path, {"w": jnp.zeros(3)})
+        (tmp_path / "w" / "0").unlink()
+        with pytest.raises(CorruptCheckpointError, match=r"got NOT_FOUND.* at \$\.w \(w\)"):
+            tree_deserialize_leaves(tmp_path, None, default_manager())
+
+    def test_prefixes_saved_at_the_same_time_are_all_kept(self, tmp_path: Path) -> None:
+        def save(number: int) -> None:
+            tree_serialize_leaves(tmp_path, {"number": number}, prefix=f"p{number}")
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(save, range(16)))
+        for number in range(16):
+            assert tree_deserialize_leaves(tmp_path, None, prefix=f"p{number}") == {"number": number}
 
     def test_jax_reads_the_same_as_we_do(self, tmp_path: Path) -> None:
         tree_serialize_leaves(tmp_path, {name: leaf for name, leaf in LEAVES.items() if isinstance(leaf, jax.Array)})
