@@ -19,10 +19,10 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from treaty.runtime import CorruptCheckpointError, LeafError
-from treaty.runtime._leaf_index import Entry, Index, parse, render
-from treaty.runtime._leaf_manager import default_manager
-from treaty.runtime._leaf_paths import directory
-from treaty.runtime._leaf_read import Reader
+from treaty.runtime._leaves.index import Entry, Index, parse, render
+from treaty.runtime._leaves.manager import default_manager
+from treaty.runtime._leaves.paths import directory
+from treaty.runtime._leaves.read import Reader
 from treaty.runtime.leaves import is_array_like, leaf_key_paths, tree_deserialize_leaves, tree_serialize_leaves
 
 SPEC: Any = P  # JAX does not type these constructors

@@ -8,13 +8,13 @@ from attrs import frozen
 from jax.sharding import Mesh
 
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime._leaf_index import Entry
-from treaty.runtime._leaf_kinds import Array, from_array
-from treaty.runtime._leaf_manager import Reads
-from treaty.runtime._leaf_paths import INDEX
-from treaty.runtime._leaf_read import Reader, Reading
-from treaty.runtime._leaf_shardings import Place, Rules, places
-from treaty.runtime._leaf_store import Directory, Store, naming
+from treaty.runtime._leaves.index import Entry
+from treaty.runtime._leaves.kinds import Array, from_array
+from treaty.runtime._leaves.manager import Reads
+from treaty.runtime._leaves.paths import INDEX
+from treaty.runtime._leaves.read import Reader, Reading
+from treaty.runtime._leaves.shardings import Place, Rules, places
+from treaty.runtime._leaves.store import Directory, Store, naming
 
 
 def tree_deserialize_leaves(

@@ -7,11 +7,11 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from treaty.runtime._leaf_index import Entry, Index, check_places
-from treaty.runtime._leaf_kinds import on_host, to_array
-from treaty.runtime._leaf_manager import Writes, default_manager
-from treaty.runtime._leaf_paths import keys_of
-from treaty.runtime._leaf_store import Directory, Store
+from treaty.runtime._leaves.index import Entry, Index, check_places
+from treaty.runtime._leaves.kinds import on_host, to_array
+from treaty.runtime._leaves.manager import Writes, default_manager
+from treaty.runtime._leaves.paths import keys_of
+from treaty.runtime._leaves.store import Directory, Store
 
 
 def tree_serialize_leaves(

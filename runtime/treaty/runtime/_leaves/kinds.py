@@ -8,8 +8,8 @@ import numpy as np
 import tensorstore as ts
 
 from treaty.runtime._errors import CorruptCheckpointError, LeafError, show_path
-from treaty.runtime._leaf_index import Entry
-from treaty.runtime._leaf_paths import Keys, directory
+from treaty.runtime._leaves.index import Entry
+from treaty.runtime._leaves.paths import Keys, directory
 
 Array = jax.Array | np.ndarray[Any, Any]
 

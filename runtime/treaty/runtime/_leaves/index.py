@@ -15,12 +15,12 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, LeafError, show_path
-from treaty.runtime._leaf_paths import Keys, directory, keys_from_directory
+from treaty.runtime._leaves.paths import Keys, directory, keys_from_directory
 
 
 @frozen
 class Entry:
-    """One stored leaf. `leaf` says what it was: see `_leaf_kinds`."""
+    """One stored leaf. `leaf` says what it was: see `kinds`."""
 
     path: str
     shape: tuple[int, ...]

@@ -10,9 +10,9 @@ from attrs import frozen
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from treaty.runtime._errors import LeafError
-from treaty.runtime._leaf_index import Entry
-from treaty.runtime._leaf_kinds import on_host
-from treaty.runtime._leaf_paths import Keys, keys_of
+from treaty.runtime._leaves.index import Entry
+from treaty.runtime._leaves.kinds import on_host
+from treaty.runtime._leaves.paths import Keys, keys_of
 
 _EVERYWHERE: Final = cast(Any, PartitionSpec)()  # its constructor is untyped
 

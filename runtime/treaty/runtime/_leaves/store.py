@@ -12,8 +12,8 @@ import tensorstore as ts
 from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, LeafError
-from treaty.runtime._leaf_index import Entry, Index, parse, render
-from treaty.runtime._leaf_paths import INDEX
+from treaty.runtime._leaves.index import Entry, Index, parse, render
+from treaty.runtime._leaves.paths import INDEX
 
 Directory = str | os.PathLike[str]
 
