@@ -74,6 +74,15 @@ def keep_on_host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) ->
     return cast(jax.Array, host(leaf, dtype, shape))
 
 
+def check(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array:
+    """The `Put` that only looks, before something is stored; what has no contents cannot be."""
+    if not _checked(leaf, dtype, shape) or isinstance(leaf, jax.ShapeDtypeStruct) or not is_array(leaf):
+        raise Mismatch
+    if isinstance(leaf, jax.core.Tracer):
+        raise TreatyError("expected arrays with contents, got traced ones; save outside of jit and grad")
+    return cast(jax.Array, leaf)
+
+
 def collect(pending: list[Any]) -> Put:
     """The `Put` of a first pass: checks everything, and lists the host arrays that must go to the device."""
 

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from treaty.runtime._alike import Run, repeat_like
-from treaty.runtime._errors import CorruptCheckpointError, Path, show_path
+from treaty.runtime._errors import CorruptCheckpointError, show_path
+from treaty.runtime._index import index_keys
 from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, NDARRAY, SCALAR, HostArray
 from treaty.schema.dtypes import BY_NAME
 
@@ -29,7 +30,11 @@ _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
 def decode(data: Any, runs: Runs | None = None) -> Any:
-    """The tree that all of `data` encodes. Dicts of alike items are listed in `runs`, by their id."""
+    """The tree that all of `data` encodes.
+
+    With `runs`, alike items of sequences are not spelled out: the first one stands in the place of each, and `runs`
+    has the arrays of the others, by the id of the sequence's dict.
+    """
     decoder = _Decoder(data, runs)
     try:
         value, end = decoder.value(0, 0)
@@ -132,15 +137,15 @@ class _Decoder:
         self.enter(count, 2, at, depth)
         state: dict[Any, Any] = {}
         found: list[Run] = []
-        last = patience = 0  # the length of the entry before this one; how many entries to let pass without a try
+        patience = 0  # how many entries to let pass without looking for alike ones
         while len(state) < count:
             start, mark = at, len(self.arrays)
             at = self.entry(state, at, depth)
-            alike, last = at - start == last, at - start
             patience -= 1
-            if alike and patience < 0 and count - len(state) >= _FEWEST_ALIKE and mark < len(self.arrays):
-                run, at = self.repeated(state, start, at, mark, count - len(state))
-                patience = 16 if run is None else 0
+            if patience < 0 and count - len(state) >= _FEWEST_ALIKE and mark < len(self.arrays):
+                seen = len(state)
+                run, at = self.repeated(state, start, at, mark, count - seen)
+                patience = 8 if len(state) == seen else 0
                 found += [] if run is None else [run]
         if CHUNKED in state:
             return self.unchunked(state, at), at
@@ -169,36 +174,48 @@ class _Decoder:
         text, arrays = self.byte(start) & 31, self.arrays[mark:]
         if not 0xA0 <= self.byte(start) < 0xC0 or not text or any(one is None for _, _, one in arrays):
             return None, end
-        first, stride = next(reversed(state.items())), end - start
+        first, stride, index = next(reversed(state.values())), end - start, len(state) - 1
         rows = self.alike(start, stride, [(1, 1 + text), *((a - start, b - start) for a, b, _ in arrays)], left)
+        keys = self.keys(start + 1, stride, rows, text, index) if rows >= _FEWEST_ALIKE else None
+        if keys is None:
+            return None, end
+        run = Run(index, rows, first, {id(one): self.views(a, stride, rows, one) for a, _, one in arrays})
+        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
+        spelled = self.runs is None or keys[0] != str(index)
+        state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
+        if len(state) != index + rows:
+            raise _Damaged("expected each key once, got some again", start)
+        return None if spelled else run, start + rows * stride
+
+    def keys(self, at: int, stride: int, rows: int, size: int, index: int) -> list[str] | None:
+        """The texts of keys that begin a stride from each other; quick where they count on from `index`."""
+        column = self.column(at, stride, rows, np.dtype(f"V{size}"), ())
+        expected = index_keys(index + rows)[index : index + rows]
+        if column.tobytes() == "".join(expected).encode():
+            return expected
         try:
-            keys = [
-                str(key, "utf-8") for key in self.column(start + 1, stride, rows, np.dtype(f"V{text}"), ()).tolist()
-            ]
+            return [str(key, "utf-8") for key in column.tolist()]
         except UnicodeDecodeError:
-            return None, end
-        if rows < _FEWEST_ALIKE or len({*keys, *state}) != len(state) + rows - 1:
-            return None, end
-        columns = {id(one): self.views(a, stride, rows, one) for a, _, one in arrays if one is not None}
-        run = Run(len(state) - 1, rows, first[1], columns)
-        state.update(zip(keys, repeat_like(run), strict=True))
-        self.arrays[mark:] = [(start, start, None)]  # not an entry to be repeated as a whole
-        return run, start + rows * stride
+            return None
 
     def alike(self, start: int, stride: int, holes: list[tuple[int, int]], left: int) -> int:
         """How many rows of a stride from `start` have the bytes of the first, whatever is in the holes."""
         ends = [0, *(b for _, b in holes)]
         constants = [(a, b) for a, b in zip(ends, [*(a for a, _ in holes), stride], strict=True) if a < b]
         limit = min(1 + left, (self.size - start) // stride)
-        done, block = 1, 16  # in growing blocks: trying costs no more than what is won
+        next_row = self.view[start + stride : start + 2 * stride]
+        if limit < 2 or any(next_row[a:b] != self.view[start + a : start + b] for a, b in constants):
+            return 1
+        done, block = 2, 64  # in growing blocks: trying costs no more than what is won
         while done < limit:
             upto = min(limit, done + block)
+            same = np.ones(upto - done, bool)
             for a, b in constants:
                 rows = self.column(start + done * stride + a, stride, upto - done, _uint8, (b - a,))
-                same = (rows == self.column(start + a, stride, 1, _uint8, (b - a,))).all(axis=1)
-                if not same.all():
-                    return done + int(same.argmin())
-            done, block = upto, 8 * block
+                same &= (rows == self.column(start + a, stride, 1, _uint8, (b - a,))).all(axis=1)
+            if not same.all():
+                return done + int(same.argmin())
+            done, block = upto, 16 * block
         return done
 
     def column(self, at: int, stride: int, rows: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> HostArray:
@@ -208,7 +225,7 @@ class _Decoder:
             strides.insert(0, strides[0] * length)
         return np.ndarray((rows, *shape), dtype, self.view, at, (stride, *strides[: len(shape)]))
 
-    def views(self, at: int, stride: int, rows: int, first: HostArray) -> list[HostArray]:
+    def views(self, at: int, stride: int, rows: int, first: Any) -> list[HostArray]:
         if first.shape:
             return [first, *self.column(at, stride, rows, first.dtype, first.shape)[1:]]
         return [first, *(one.reshape(()) for one in self.column(at, stride, rows, first.dtype, (1,))[1:])]

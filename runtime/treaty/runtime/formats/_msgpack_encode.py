@@ -7,6 +7,7 @@ a tree becomes a list of small constants and array buffers, and no array is copi
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -14,6 +15,7 @@ import msgpack
 import numpy as np
 
 from treaty.runtime._alike import Run
+from treaty.runtime._index import packed_index_keys
 from treaty.schema import TreatyError
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -94,14 +96,19 @@ class _Encoder:
 
     def run(self, state: dict[str, Any], run: Run) -> None:
         """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
-        first = encode(run.first)
-        width = 1 + len(first)
-        many: list[Any] = [None] * (width * len(state))
-        many[0::width] = [_key(key) for key in state]
+        first = _joined_constants(encode(run.first))
+        count, width = len(state), 1 + len(first)
+        many: list[Any] = [None] * (width * count)
+        many[0::width] = packed_index_keys(count)[:count]
         for index, piece in enumerate(first, 1):
-            many[index::width] = [piece] * len(state) if type(piece) is bytes else run.columns[id(piece)]
-        self.out.append(_map_head(len(state)))
+            many[index::width] = [piece] * count if type(piece) is bytes else run.columns[id(piece)]
+        self.out.append(_map_head(count))
         self.out += many
+
+
+def _joined_constants(pieces: list[Piece]) -> list[Piece]:
+    grouped = groupby(pieces, key=lambda piece: type(piece) is bytes)
+    return [one for constant, group in grouped for one in ([join(list(group))] if constant else group)]
 
 
 def host_array(array: Any) -> HostArray:
