@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,18 @@ def test_a_save_onto_the_file_it_was_restored_from(tmp_path: Path) -> None:
     restored = format.restore(tmp_path / "m.safetensors", schema.Linear, into="numpy")
     format.save(tmp_path / "m.safetensors", restored)
     assert same(to_state_dict(restored), to_state_dict(format.restore(tmp_path / "m.safetensors", schema.Linear)))
+
+
+def test_neither_writing_nor_reading_makes_a_second_copy(tmp_path: Path) -> None:
+    tree = {"host": np.ones(2**21), "device": jnp.ones(2**22), "half": jnp.ones(2**22, jnp.bfloat16)}
+    for limit in (None, 2**20):
+        tracemalloc.start()
+        format.dump(tmp_path / "m.safetensors", tree, max_shard_bytes=limit)
+        loaded, _ = format.load(tmp_path / "m.safetensors")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 2**20
+        assert same(loaded, tree)
 
 
 # What cannot be saved

@@ -122,12 +122,14 @@ def _read_shards(path: Path) -> tuple[_Tensors, dict[str, str]]:
         raise CorruptCheckpointError(f"{error} in {path}") from None
     found: _Tensors = {}
     of_shards: dict[str, str] = {}
-    for shard in dict.fromkeys(weight_map.values()):
+    names: dict[str, set[str]] = {}
+    for name, shard in weight_map.items():
+        names.setdefault(shard, set()).add(name)
+    for shard, wanted in names.items():
         try:
             tensors, one = _read_file(path.parent / shard)
         except FileNotFoundError:
             raise CorruptCheckpointError(f"expected the shard {shard!r}, got no such file, named in {path}") from None
-        wanted = {name for name, file in weight_map.items() if file == shard}
         if wanted != set(tensors):
             name = min(wanted ^ set(tensors))
             where = "missing in" if name in wanted else "also in"

@@ -10,10 +10,10 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
 from treaty.schema.dtypes import TABLE
@@ -22,12 +22,14 @@ METADATA: Final = "__metadata__"
 MOST: Final = 100_000_000  # bytes of header; what the library takes
 _ALIGN: Final = 64  # where JAX takes host memory as it is
 _AXES: Final = 64  # numpy has no more
+_ELEMENTS: Final = 2**59  # numpy has fewer, of the widest dtype
+_FIELDS: Final = {"dtype", "shape", "data_offsets"}
 _LENGTH: Final = struct.Struct("<Q")
 _DTYPES: Final = {row.safetensors: row.numpy for row in TABLE if row.safetensors is not None}
+_ITEMSIZES: Final = {name: dtype.itemsize for name, dtype in _DTYPES.items()}
 
 
-@frozen
-class Stored:
+class Stored(NamedTuple):
     """A tensor as the file has it: dtype by the format's name, and which bytes of the data."""
 
     dtype: str
@@ -38,12 +40,12 @@ class Stored:
 
 def render(tensors: Mapping[str, tuple[str, tuple[int, ...]]], metadata: Mapping[str, str]) -> tuple[bytes, list[str]]:
     """The head for tensors of these dtypes and shapes, and the order of their data: wide ones first, so all align."""
-    order = sorted(tensors, key=lambda name: -_DTYPES[tensors[name][0]].itemsize)
+    order = sorted(tensors, key=lambda name: -_ITEMSIZES[tensors[name][0]])
     ends = 0
     places: dict[str, list[int]] = {}
     for name in order:
         dtype, shape = tensors[name]
-        places[name] = [ends, ends + math.prod(shape) * _DTYPES[dtype].itemsize]
+        places[name] = [ends, ends + math.prod(shape) * _ITEMSIZES[dtype]]
         ends = places[name][1]
     header: dict[str, object] = {METADATA: dict(metadata)} if metadata else {}
     for name, (dtype, shape) in tensors.items():
@@ -113,36 +115,49 @@ def _no_constant(name: str) -> object:
 
 
 def _stored(name: str, fields: Any) -> Stored:
-    if not isinstance(fields, dict) or not {"dtype", "shape", "data_offsets"} <= set(fields):
+    if not isinstance(fields, dict) or not fields.keys() >= _FIELDS:
         raise CorruptCheckpointError(f"expected dtype, shape and data_offsets, got something else at {name!r}")
     dtype, shape, place = fields["dtype"], fields["shape"], fields["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
+    if type(dtype) is not str or dtype not in _DTYPES:
         raise CorruptCheckpointError(f"expected one of {', '.join(_DTYPES)}, got {_short(dtype)} at {name!r}")
-    if not _sizes(shape) or len(shape) > _AXES or math.prod(max(1, size) for size in shape) >= 2**59:
+    count = _count(shape)
+    if count is None:
         raise CorruptCheckpointError(f"expected a shape, got {_short(shape)} at {name!r}")
-    if not _sizes(place) or len(place) != 2 or place[0] > place[1]:
+    if _count(place) is None or len(place) != 2 or place[0] > place[1]:
         raise CorruptCheckpointError(f"expected data_offsets [begin, end], got {_short(place)} at {name!r}")
-    needed = math.prod(shape) * _DTYPES[dtype].itemsize
-    if place[1] - place[0] != needed:
+    start, end = place
+    if end - start != count * _ITEMSIZES[dtype]:
+        needed = count * _ITEMSIZES[dtype]
         raise CorruptCheckpointError(
-            f"expected {needed} bytes for {dtype}{_short(shape)}, got {place[1] - place[0]} at {name!r}"
+            f"expected {needed} bytes for {dtype}{_short(shape)}, got {end - start} at {name!r}"
         )
-    return Stored(dtype, tuple(shape), place[0], place[1])
+    return Stored(dtype, tuple(shape), start, end)
+
+
+def _count(shape: Any) -> int | None:
+    """How many elements a shape has; None if it is none, or one that numpy could not hold even beside a 0."""
+    if type(shape) is not list or len(shape) > _AXES:
+        return None
+    count = 1
+    for size in shape:
+        if type(size) is not int or size < 0:
+            return None
+        count *= size or 1
+    if count >= _ELEMENTS:
+        return None
+    return 0 if 0 in shape else count
 
 
 def _check_places(tensors: Mapping[str, Stored], size: int) -> None:
     end = 0
-    for name, one in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].end)):
+    for one in sorted(tensors.values(), key=attrgetter("start", "end")):
         if one.start != end:
+            name = next(name for name, other in tensors.items() if other is one)
             what = "a gap" if one.start > end else "an overlap"
             raise CorruptCheckpointError(f"expected data from byte {end} on, got {what} at byte {one.start}, {name!r}")
         end = one.end
     if end != size:
         raise CorruptCheckpointError(f"expected {end} bytes of data, got {size}")
-
-
-def _sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(one) is int and 0 <= one < 2**63 for one in value)
 
 
 def _short(value: object) -> str:

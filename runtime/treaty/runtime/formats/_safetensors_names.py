@@ -6,6 +6,7 @@ dots; `dtypes`, which the format has no name for. A state of plain arrays needs 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -16,7 +17,7 @@ from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError,
 from treaty.runtime.formats import _json_values
 from treaty.runtime.formats._safetensors_header import parse_json
 from treaty.schema import Schema, ir
-from treaty.schema.dtypes import BY_NAME
+from treaty.schema.dtypes import BY_NAME, DType
 
 NOTE: Final = "treaty"
 _DEPTH: Final = 400
@@ -44,10 +45,11 @@ def flatten(tree: Mapping[str, Any]) -> Named:
             raise InvalidArgumentError(f"expected keys that differ when joined with dots, got {name!r} twice")
         if path != tuple(name.split(".")):
             note["paths"][name] = path
-        if getattr(leaf.dtype, "name", None) not in BY_NAME:
+        row = _row(leaf.dtype)
+        if row is None:
             raise InvalidArgumentError(f"expected a dtype of numbers, got {leaf.dtype} at {show_path(path)}")
-        if BY_NAME[leaf.dtype.name].safetensors is None:
-            note["dtypes"][name] = leaf.dtype.name
+        if row.safetensors is None:
+            note["dtypes"][name] = row.name
         tensors[name] = leaf
     said = {part: value for part, value in note.items() if value}
     try:
@@ -76,10 +78,15 @@ def nest(tensors: Mapping[str, _Array], metadata: Mapping[str, str], schema: Sch
 
 def stored_as(dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
     """The format's dtype and shape for an array; bits go under another name where it has none for the dtype."""
-    name = BY_NAME[dtype.name].safetensors
-    if name is not None:
-        return name, shape
-    return ("F64", (*shape, 2)) if dtype.name == "complex128" else ("U8", shape)
+    row = _row(dtype)
+    if row is not None and row.safetensors is not None:
+        return row.safetensors, shape
+    return ("F64", (*shape, 2)) if dtype == np.complex128 else ("U8", shape)
+
+
+@lru_cache
+def _row(dtype: Any) -> DType | None:
+    return BY_NAME.get(dtype.name)  # numpy makes the name anew each time, slowly
 
 
 def _leaves(node: Mapping[str, Any], path: _Path) -> Iterator[tuple[_Path, Any]]:
