@@ -47,6 +47,14 @@ class MissingFunctionError(TreatyError, KeyError):
     __str__ = Exception.__str__  # a KeyError would show the message quoted
 
 
+class UnaddressableArrayError(TreatyError, ValueError):
+    """An array has shards on other hosts, so this process cannot write it to one file."""
+
+
+class StateKeyError(TreatyError, AssertionError, TypeError):
+    """A registered function gave a state dict with keys other than str: Flax asserts, eformer raises a TypeError."""
+
+
 def show_path(path: Path) -> str:
     """`("blocks", 3, "up")` -> `$.blocks[3].up`; keys that are not names are quoted."""
     return "$" + "".join(map(_show_key, path))

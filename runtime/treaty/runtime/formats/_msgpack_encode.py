@@ -15,8 +15,8 @@ import msgpack
 import numpy as np
 
 from treaty.runtime._alike import Run
+from treaty.runtime._errors import UnaddressableArrayError
 from treaty.runtime._index import packed_index_keys
-from treaty.schema import TreatyError
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
@@ -55,6 +55,8 @@ class _Encoder:
             self.array(host_array(value))
         elif kind is list:
             self.sequence(value)
+        elif kind is jax.ShapeDtypeStruct:
+            raise TreatyError("expected arrays with contents, got abstract ones")
         else:
             self.out.append(self.pack(value))
 
@@ -63,7 +65,9 @@ class _Encoder:
         for key, value in state.items():
             self.out.append(_key(key) if type(key) is str else self.pack(key))
             if type(value) is np.ndarray and value.nbytes <= self.chunk_bytes:
-                array = value if value.flags.c_contiguous and value.dtype.isnative else host_array(value)
+                dtype = value.dtype  # isbuiltin is 0 for swapped and structured ones
+                plain = value.flags.c_contiguous and dtype.isbuiltin and not dtype.hasobject
+                array = value if plain else host_array(value)
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(value)
@@ -114,8 +118,10 @@ def _joined_constants(pieces: list[Piece]) -> list[Piece]:
 def host_array(array: Any) -> HostArray:
     """An array as MessagePack stores it: on the host, in C order, in the machine's byte order."""
     if isinstance(array, jax.Array):
+        if isinstance(array, jax.core.Tracer):
+            raise TreatyError("expected arrays with contents, got traced ones; save outside of jit and grad")
         if not array.is_fully_addressable:
-            raise TreatyError(
+            raise UnaddressableArrayError(
                 f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
                 "several processes; save a directory instead, or gather it first"
             )
