@@ -3,6 +3,7 @@
 import json
 import os
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,12 @@ from tests.generator.cases.every_leaf import schema as leaves
 from tests.generator.cases.train_state import schema
 from treaty.generator import load as compile
 from treaty.runtime import CorruptCheckpointError, StateMismatchError, to_state_dict
+from treaty.runtime._lazy import LazyArray
 from treaty.runtime.formats import safetensors as format
 from treaty.schema import TreatyError, field, state
 from treaty.schema.dtypes import TABLE
 
-partial: Any = Partial
+Call: Any = Partial
 deserialize: Any = safetensors.deserialize
 spec: Any = safetensors.TensorSpec
 
@@ -92,7 +94,7 @@ def containers() -> leaves.Containers:
         moments=moments,
         scales={"low": x, "high": 1.0},
         foreign=leaves.Foreign(jnp.int32(1), moments),
-        call=partial(leaves.scaled, x, by=jnp.float32(2)),
+        call=Call(leaves.scaled, x, by=jnp.float32(2)),
         pair=(x, (3, moments)),
         empty=(),
         names=["a", "b"],
@@ -347,6 +349,18 @@ def test_neither_writing_nor_reading_makes_a_second_copy(tmp_path: Path) -> None
         tracemalloc.stop()
         assert peak < 2**20
         assert same(loaded, tree)
+
+
+def test_lazy_arrays_are_read_one_at_a_time(tmp_path: Path) -> None:
+    size, count = 2**24, 12
+    tree = {str(n): LazyArray((size,), np.dtype(np.uint8), partial(np.full, size, n, np.uint8)) for n in range(count)}
+    tracemalloc.start()
+    format.dump(tmp_path / "m.safetensors", tree, max_shard_bytes=3 * size)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * size  # what is gathered for a write, of 12
+    loaded, _ = format.load(tmp_path / "m.safetensors")
+    assert [(int(array[0]), int(array[-1])) for array in loaded.values()] == [(n, n) for n in range(count)]
 
 
 # What cannot be saved

@@ -13,6 +13,7 @@ import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
 from treaty.runtime._files import map_file, sync_directory, write_pieces, write_stream
+from treaty.runtime._lazy import LazyArray
 from treaty.runtime._shard_files import (
     derive_base_prefix_from_path,
     group_keys_by_shard_size,
@@ -65,7 +66,8 @@ def _write_file(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, st
 def _pieces(head: bytes, order: list[str], tensors: Mapping[str, Any]) -> Iterator[Any]:
     yield head
     for name in order:
-        yield host_array(tensors[name]).reshape(-1).view(np.uint8)
+        one = tensors[name]
+        yield host_array(one.read() if isinstance(one, LazyArray) else one).reshape(-1).view(np.uint8)
 
 
 def _write_shards(

@@ -14,6 +14,7 @@ import numpy as np
 from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
+from treaty.runtime._lazy import LazyArray
 from treaty.runtime.formats import _json_values
 from treaty.runtime.formats._safetensors_header import parse_json
 from treaty.schema import Schema, ir
@@ -37,7 +38,7 @@ def flatten(tree: Mapping[str, Any]) -> Named:
     tensors: dict[str, Any] = {}
     note: dict[str, Any] = {"values": [], "paths": {}, "dtypes": {}}
     for path, leaf in _leaves(tree, ()):
-        if not isinstance(leaf, (np.ndarray, jax.Array)):
+        if not isinstance(leaf, (np.ndarray, jax.Array, LazyArray)):
             note["values"].append([path, _json_values.encode(leaf, path)])
             continue
         name = ".".join(path)

@@ -65,7 +65,7 @@ def dump(
     max_shard_bytes: int | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """As `save`, for a state dict: nested dicts of arrays and Python values."""
+    """As `save`, for a state dict: nested dicts of arrays, lazy ones too, and Python values."""
     said = {"format": "pt", **(metadata or {})}  # the format's name for weights: without it some loaders refuse a file
     if not all(isinstance(text, str) for pair in said.items() for text in pair) or NOTE in said:
         raise TreatyError(f"expected metadata of text by name, and none at {NOTE!r}, got {metadata!r}")
