@@ -33,6 +33,10 @@ class CorruptCheckpointError(TreatyError, ValueError):
     """Stored bytes are damaged, cut off, or were never a checkpoint. The message says where."""
 
 
+class LeafError(TreatyError, ValueError):
+    """A tree of `treaty.runtime.leaves` cannot be stored, found or placed as asked. The message names the leaf."""
+
+
 class CodecError(TreatyError):
     """There is no generated code for a class, or it is stale. The message names the command to run."""
 
