@@ -41,6 +41,16 @@ class CodecError(TreatyError):
     """There is no generated code for a class, or it is stale. The message names the command to run."""
 
 
+class InvalidArgumentError(TreatyError, ValueError):
+    """An argument for which no result would be right."""
+
+
+class MissingFunctionError(TreatyError, KeyError):
+    """No function was given for a tensor, and mismatches are not allowed."""
+
+    __str__ = Exception.__str__  # a KeyError would show the message quoted
+
+
 class UnaddressableArrayError(TreatyError, ValueError):
     """An array has shards on other hosts, so this process cannot write it to one file."""
 
