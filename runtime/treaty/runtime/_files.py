@@ -6,6 +6,7 @@ import mmap
 import os
 import secrets
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ else:
     from backports import zstd
 
 _BUFFERS: Final = 1024  # in one writev; what every system takes
-_HELD: Final = 2**26  # bytes gathered before they are written
+_HELD: Final = 2**24  # bytes gathered before they are written
 _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds what it holds
 
 
@@ -55,7 +56,10 @@ def sync_directory(path: Path) -> None:
 
 
 def write_pieces(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
-    """Write buffers one after the other, compressed if the suffix says so; none is copied or joined in memory."""
+    """Write buffers one after the other, compressed if the suffix says so; none is copied or joined in memory.
+
+    What has a method `pieces` stands for the buffers that this gives when its turn comes.
+    """
     compressor = _COMPRESSORS.get(Path(path).suffix)
     if compressor is None:
         write_stream(path, pieces, sum(map(_length, pieces)))
@@ -75,7 +79,7 @@ def write_stream(path: str | os.PathLike[str], pieces: Iterable[Any], size: int)
         _reserve(descriptor, size)
         batch: list[Any] = []
         held = 0
-        for piece in pieces:
+        for piece in _spread(pieces):
             batch.append(piece)
             held += _length(piece)
             if len(batch) == _BUFFERS or held >= _HELD:
@@ -96,23 +100,40 @@ def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
 def read_buffer(path: str | os.PathLike[str]) -> Any:
     """The contents of a file: a map of it, or, where it begins as a compressed one does, memory."""
     with open(path, "rb") as file:
-        start = file.read(4)
-        file.seek(0)
-        compressor = next((one for magic, one in _MAGIC.items() if start.startswith(magic)), None)
+        compressor = _compressor(file)
         if compressor is None:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if start else b""  # no map of nothing
-        try:
-            return _decompressed(compressor(file, "rb"))
-        except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
-            raise CorruptCheckpointError(f"expected a whole compressed file, got {error} in {path}") from error
-
-
-def _decompressed(stream: IO[bytes]) -> bytearray:
-    contents = bytearray()  # grows in place: the system moves pages, not bytes
-    with stream:
-        while block := stream.read(_BLOCK):
+            return map_file(path)
+        contents = bytearray()  # grows in place: the system moves pages, not bytes
+        for block in _decompressed(compressor(file, "rb"), path):
             contents += block
-    return contents
+        return contents
+
+
+def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | bytes":
+    """As `read_buffer`, but what is compressed is unpacked into a nameless file in `folder`, which is then mapped."""
+    with open(path, "rb") as file, tempfile.TemporaryFile(dir=folder) as unpacked:
+        compressor = _compressor(file)
+        if compressor is None:
+            return map_file(path)
+        for block in _decompressed(compressor(file, "rb"), path):
+            unpacked.write(block)
+        unpacked.flush()
+        return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ) if unpacked.tell() else b""
+
+
+def _compressor(file: IO[bytes]) -> "_Compressor | None":
+    start = file.read(4)
+    file.seek(0)
+    return next((one for magic, one in _MAGIC.items() if start.startswith(magic)), None)
+
+
+def _decompressed(stream: IO[bytes], path: str | os.PathLike[str]) -> Iterator[bytes]:
+    try:
+        with stream:
+            while block := stream.read(_BLOCK):
+                yield block
+    except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
+        raise CorruptCheckpointError(f"expected a whole compressed file, got {error} in {path}") from error
 
 
 def _reserve(descriptor: int, size: int) -> None:
@@ -137,9 +158,17 @@ def _write_all(descriptor: int, buffers: Sequence[Any]) -> None:
 
 
 def _blocks(pieces: Iterable[Any]) -> Iterator[memoryview]:
-    for piece in map(_flat, pieces):
+    for piece in map(_flat, _spread(pieces)):
         for start in range(0, len(piece), _BLOCK):
             yield piece[start : start + _BLOCK]
+
+
+def _spread(pieces: Iterable[Any]) -> Iterator[Any]:
+    for piece in pieces:
+        if hasattr(piece, "pieces"):
+            yield from piece.pieces()
+        else:
+            yield piece
 
 
 def _length(buffer: Any) -> int:

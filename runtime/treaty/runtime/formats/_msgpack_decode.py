@@ -7,6 +7,7 @@ Lengths are checked against what is left before anything is made from them, so n
 import mmap
 import re
 import struct
+from itertools import chain
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +16,7 @@ import numpy as np
 from treaty.runtime._alike import Run, repeat_like
 from treaty.runtime._errors import CorruptCheckpointError, show_path
 from treaty.runtime._index import index_keys
+from treaty.runtime._lazy import LazyArray, in_parts, pieces
 from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, NDARRAY, SCALAR, HostArray
 from treaty.schema.dtypes import BY_NAME
 
@@ -31,13 +33,13 @@ _NUMBERS: Final = {
 _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
-def decode(data: Any, runs: Runs | None = None) -> Any:
-    """The tree that all of `data` encodes.
+def decode(data: Any, runs: Runs | None = None, *, lazy: bool = False) -> Any:
+    """The tree that all of `data` encodes; where `lazy`, arrays that are stored in parts are lazy ones.
 
     With `runs`, alike items of sequences are not spelled out: the first one stands in the place of each, and `runs`
     has the arrays of the others, by the id of the sequence's dict.
     """
-    decoder = _Decoder(data, runs)
+    decoder = _Decoder(data, runs, lazy)
     try:
         value, end = decoder.value(0, 0)
     except _Damaged as damage:
@@ -57,11 +59,12 @@ class _Damaged(Exception):
 
 
 class _Decoder:
-    def __init__(self, data: Any, runs: Runs | None) -> None:
+    def __init__(self, data: Any, runs: Runs | None, lazy: bool) -> None:
         self.view = memoryview(data).cast("B").toreadonly()
         self.data = data if isinstance(data, (bytes, mmap.mmap)) else self.view  # quicker to index than the view
         self.size = len(self.view)
         self.runs = runs
+        self.lazy = lazy
         self.arrays: list[tuple[int, int, HostArray | None]] = []  # where the data of arrays begins and ends, in order
         self.heads: dict[Any, tuple[bytes, Any, Any]] = {}  # heads of arrays, by their extension's size and their start
 
@@ -266,7 +269,7 @@ class _Decoder:
             return [first, *self.column(at, stride, rows, first.dtype, first.shape)[1:]]
         return [first, *(one.reshape(()) for one in self.column(at, stride, rows, first.dtype, (1,))[1:])]
 
-    def unchunked(self, state: dict[Any, Any], at: int) -> HostArray:
+    def unchunked(self, state: dict[Any, Any], at: int) -> "HostArray | LazyArray":
         """An array that was stored in parts: the one case where data is copied."""
         self.arrays.append((at, at, None))
         if set(state) != {CHUNKED, "shape", "chunks"}:
@@ -279,7 +282,13 @@ class _Decoder:
         size = sum(part.size for part in parts)
         if len({part.dtype for part in parts}) != 1 or size != prod(shape):
             raise _Damaged(f"expected parts of one dtype for shape {shape}, got {size} elements", at)
-        whole: HostArray = np.concatenate(parts).reshape(shape)
+        try:
+            np.broadcast_to(np.empty((), parts[0].dtype), shape)
+            if self.lazy and size:
+                return in_parts(tuple(shape), parts[0].dtype, lambda: chain.from_iterable(map(pieces, parts)))
+            whole: HostArray = np.concatenate(parts).reshape(shape)
+        except (ValueError, OverflowError) as error:  # too many axes, or lengths over numpy's limit beside a 0
+            raise _Damaged(f"expected a shape, got {_shown(shape)} ({error})", at) from None
         whole.flags.writeable = False
         return whole
 

@@ -5,7 +5,7 @@ Python's complex is ext type 2, [real, imag]. All but the bytes of an array depe
 a tree becomes a list of small constants and array buffers, and no array is copied before the whole is joined or written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final, TypeAlias
@@ -13,10 +13,12 @@ from typing import Any, Final, TypeAlias
 import jax
 import msgpack
 import numpy as np
+from attrs import frozen
 
 from treaty.runtime._alike import Run, repeat_like
 from treaty.runtime._errors import UnaddressableArrayError
 from treaty.runtime._index import packed_index_keys
+from treaty.runtime._lazy import LazyArray
 from treaty.schema import TreatyError
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -29,20 +31,25 @@ SCALAR: Final = 3
 CHUNKED: Final = "__msgpack_chunked_array__"
 
 
-def encode(tree: object, *, chunk_bytes: int = CHUNK_BYTES, runs: Mapping[int, Run] | None = None) -> list[Piece]:
-    """The bytes of a tree as constants and C-contiguous arrays in turn; `runs` marks dicts whose items are alike."""
+def encode(tree: object, *, chunk_bytes: int = CHUNK_BYTES, runs: Mapping[int, Run] | None = None) -> list[Any]:
+    """The bytes of a tree as constants and C-contiguous arrays in turn; `runs` marks dicts whose items are alike.
+
+    For a lazy array stands what gives its pieces when asked.
+    """
     encoder = _Encoder(chunk_bytes, runs or {})
     encoder.value(tree)
     return encoder.out
 
 
 def join(pieces: list[Any]) -> bytes:
+    if any(hasattr(piece, "pieces") for piece in pieces):
+        pieces = [part for piece in pieces for part in (piece.pieces() if hasattr(piece, "pieces") else (piece,))]
     return b"".join(pieces)  # arrays of every dtype are buffers, which numpy's stubs do not say for Python 3.11
 
 
 class _Encoder:
     def __init__(self, chunk_bytes: int, runs: Mapping[int, Run]) -> None:
-        self.out: list[Piece] = []
+        self.out: list[Any] = []
         self.chunk_bytes = chunk_bytes
         self.runs = runs
         self.pack = msgpack.Packer(default=_extension, strict_types=True, autoreset=True).pack
@@ -54,6 +61,8 @@ class _Encoder:
             self.mapping(value) if run is None else self.run(value, run)
         elif isinstance(value, (np.ndarray, jax.Array)):
             self.array(host_array(value))
+        elif kind is LazyArray:
+            self.lazy(value)
         elif kind is list:
             self.sequence(value)
         elif kind is jax.ShapeDtypeStruct:
@@ -88,16 +97,32 @@ class _Encoder:
         else:
             self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
 
+    def lazy(self, array: LazyArray) -> None:
+        if array.nbytes <= self.chunk_bytes:
+            self.out += (array_head(NDARRAY, array.shape, array.dtype), Chunks((), array))
+        else:
+            self.out.append(Chunks(tuple(self.chunk_heads(array)), array))
+
     def chunked(self, array: HostArray) -> None:
         """An array over the limit in Flax's form: a dict of flat parts."""
         flat = array.reshape(-1)
-        size = max(1, self.chunk_bytes // array.itemsize)
-        parts = [flat[start : start + size] for start in range(0, flat.size, size)]
-        self.out += (_map_head(3), _key(CHUNKED), self.pack(True), _key("shape"))
-        self.mapping({str(axis): length for axis, length in enumerate(array.shape)})
-        self.out += (_key("chunks"), _map_head(len(parts)))
-        for index, part in enumerate(parts):
-            self.out += (_key(str(index)), array_head(NDARRAY, part.shape, part.dtype), part)
+        start = 0
+        for head, count in self.chunk_heads(array):
+            self.out += (head, flat[start : start + count])
+            start += count
+
+    def chunk_heads(self, array: "HostArray | LazyArray") -> Iterator[tuple[bytes, int]]:
+        """What goes before each part, and how many elements that has."""
+        size = max(1, self.chunk_bytes // array.dtype.itemsize)
+        encoder = _Encoder(self.chunk_bytes, {})
+        encoder.out += (_map_head(3), _key(CHUNKED), self.pack(True), _key("shape"))
+        encoder.mapping({str(axis): length for axis, length in enumerate(array.shape)})
+        encoder.out += (_key("chunks"), _map_head(-(-array.size // size)))
+        before = join(encoder.out)
+        for index, start in enumerate(range(0, array.size, size)):
+            count = min(size, array.size - start)
+            yield before + _key(str(index)) + array_head(NDARRAY, (count,), array.dtype), count
+            before = b""
 
     def run(self, state: dict[str, Any], run: Run) -> None:
         """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
@@ -111,6 +136,35 @@ class _Encoder:
             many[index::width] = [piece] * count if type(piece) is bytes else run.columns[id(piece)]
         self.out.append(_map_head(count))
         self.out += many
+
+
+@frozen
+class Chunks:
+    """The data of a lazy array, read when it is written, with a head before so many elements each."""
+
+    heads: tuple[tuple[bytes, int], ...]
+    array: LazyArray
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes + sum(len(head) for head, _ in self.heads)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Raises ValueError for a source that gives other than what it announced: its head is written already."""
+        heads, left, total = iter(self.heads), 0, 0
+        for piece in self.array.pieces():
+            piece = host_array(piece).reshape(-1)
+            total += piece.size
+            while self.heads and piece.size:
+                if not left:
+                    head, left = next(heads, (b"", piece.size))
+                    yield head
+                yield piece[:left]
+                left, piece = max(0, left - piece.size), piece[left:]
+            if piece.size:
+                yield piece
+        if total != self.array.size:
+            raise ValueError(f"expected {self.array.size} elements, got {total}")
 
 
 def _joined_constants(pieces: list[Piece]) -> list[Piece]:

@@ -67,7 +67,8 @@ def _pieces(head: bytes, order: list[str], tensors: Mapping[str, Any]) -> Iterat
     yield head
     for name in order:
         one = tensors[name]
-        yield host_array(one.read() if isinstance(one, LazyArray) else one).reshape(-1).view(np.uint8)
+        for piece in one.pieces() if isinstance(one, LazyArray) else [one]:
+            yield host_array(piece).reshape(-1).view(np.uint8)
 
 
 def _write_shards(

@@ -1,9 +1,10 @@
 """MessagePack, byte for byte as Flax writes it: trees of dicts, lists, scalars and arrays to bytes and back."""
 
 import os
+from pathlib import Path
 from typing import Any
 
-from treaty.runtime._files import read_buffer, write_pieces
+from treaty.runtime._files import map_contents, read_buffer, write_pieces
 from treaty.runtime.formats._msgpack_decode import decode
 from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, encode, join
 
@@ -26,3 +27,8 @@ def write_file(path: str | os.PathLike[str], tree: object, *, chunk_bytes: int =
 def read_file(path: str | os.PathLike[str]) -> Any:
     """The tree in a file; its arrays are views of the mapped file."""
     return unpack(read_buffer(path))
+
+
+def read_tree(path: str | os.PathLike[str], folder: Path) -> Any:
+    """As `read_file`, with little memory: `folder` takes what is compressed, and arrays in parts are lazy ones."""
+    return decode(map_contents(path, folder), lazy=True)

@@ -6,12 +6,14 @@ from typing import Any, TypeVar, overload
 from treaty.runtime._arrays import check
 from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._explain import explain
+from treaty.runtime._keymap import dotted, nest_dotted, on_host, to_fields, to_stored
 from treaty.runtime._registry import codec_of_class, codec_of_instance
 from treaty.runtime._state_dict import Into, from_state_dict
 from treaty.runtime.formats import _safetensors_files as files
 from treaty.runtime.formats._safetensors_files import PathLike
 from treaty.runtime.formats._safetensors_names import NOTE, flatten, nest
 from treaty.schema import TreatyError
+from treaty.schema.keymap import KeyMap
 
 _T = TypeVar("_T")
 
@@ -21,13 +23,14 @@ def save(
     state: object,
     *,
     cls: Any = None,
+    keymap: KeyMap | None = None,
     max_shard_bytes: int | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write an instance to `path`, or to shards of at most so many bytes and `<prefix>.safetensors.index.json`.
 
     Tensors are named by their keys, joined with dots; what is no array goes into the metadata. Arrays are written from
-    where they are. Shards and index of an earlier save under this name are removed. `cls` names the generic alias where
+    where they are. With a `keymap` names and layouts are those of its stored side. Shards and index of an earlier save under this name are removed. `cls` names the generic alias where
     the class of `state` alone does not say it.
     """
     codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
@@ -37,25 +40,52 @@ def save(
     except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
         found = explain(codec.schema, tree)
         raise (StateMismatchError(found) if found else error) from None
+    if keymap is not None:
+        tree = nest_dotted(to_stored(keymap, tree))
     dump(path, tree, max_shard_bytes=max_shard_bytes, metadata=metadata)
 
 
 @overload
 def restore(
-    path: PathLike, cls: type[_T], *, dims: Mapping[str, int] | None = None, into: Into | None = None
+    path: PathLike,
+    cls: type[_T],
+    *,
+    keymap: KeyMap | None = None,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
 ) -> _T: ...
 @overload
-def restore(path: PathLike, cls: _T, *, dims: Mapping[str, int] | None = None, into: Into | None = None) -> _T: ...
-def restore(path: PathLike, cls: Any, *, dims: Mapping[str, int] | None = None, into: Into | None = None) -> Any:
+def restore(
+    path: PathLike,
+    cls: _T,
+    *,
+    keymap: KeyMap | None = None,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
+) -> _T: ...
+def restore(
+    path: PathLike,
+    cls: Any,
+    *,
+    keymap: KeyMap | None = None,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
+) -> Any:
     """Build `cls`, a class, generic alias or template, from a file, from an index, or from the shards of `path`.
 
     Files are mapped, not read: host arrays are read-only views of them. Fields of jax.Array get one transfer;
-    `into="numpy"` keeps all arrays on the host.
+    `into="numpy"` keeps all arrays on the host. A `keymap` says which tensors are which fields; `dims` are also sizes
+    that it may need.
     """
     is_class = isinstance(cls, type) or hasattr(cls, "__origin__")
     codec = codec_of_class(cls) if is_class else codec_of_instance(cls)
     tensors, metadata = files.read(path)
-    return from_state_dict(cls, nest(tensors, metadata, codec.schema), dims=dims, into=into)
+    if keymap is None:
+        tree = nest(tensors, metadata, codec.schema)
+    else:
+        named = dotted(nest(tensors, metadata, None)) if NOTE in metadata else tensors
+        tree = on_host(to_fields(keymap, named, dims))
+    return from_state_dict(cls, tree, dims=dims, into=into)
 
 
 def dump(
