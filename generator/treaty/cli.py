@@ -10,6 +10,8 @@ import click
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "generate": ("treaty.generator.commands:generate", "Write the generated modules."),
     "check": ("treaty.generator.commands:check", "Fail unless the generated modules are fresh and unedited."),
+    "convert": ("treaty.runtime.convert_commands:convert", "Write a checkpoint in another format."),
+    "diff": ("treaty.runtime.convert_commands:diff", "Compare two checkpoints of any formats."),
 }
 
 

@@ -66,6 +66,14 @@ class KeyMapError(TreatyError, ValueError):
         super().__init__("\n".join(self.problems))
 
 
+class ConversionError(TreatyError):
+    """What was written is not what was read. `problems` holds every leaf that differs; nothing was put in place."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
 class UnaddressableArrayError(TreatyError, ValueError):
     """An array has shards on other hosts, so this process cannot write it to one file."""
 

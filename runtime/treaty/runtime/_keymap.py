@@ -4,16 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-import numpy as np
 from attrs import define, field, frozen
 
+from treaty.runtime._compare import same_bytes
 from treaty.runtime._errors import KeyMapError, show_keys
-from treaty.runtime._lazy import LazyArray
-from treaty.runtime._views import Unfit, cut, in_step, is_array, join, lengths_along, rearrange, shown, stack, take
+from treaty.runtime._trees import flatten, nest
+from treaty.runtime._views import Unfit, cut, is_array, join, lengths_along, rearrange, shown, stack, take
 from treaty.schema._key_patterns import SEPARATOR, Layout, Pattern, parse_field, parse_stored
 from treaty.schema.keymap import ANYTHING, KeyMap, Rule
-
-Path = tuple[str, ...]
 
 
 def to_fields(keymap: KeyMap, tensors: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
@@ -38,54 +36,6 @@ def to_stored(keymap: KeyMap, tree: Mapping[str, Any]) -> dict[str, Any]:
     )
     _finish(problems, keymap, stored)
     return stored
-
-
-def dotted(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The leaves of a state dict by their keys, joined with dots."""
-    found: dict[str, Any] = {}
-    for path, leaf in flatten(tree):
-        name = ".".join(path)
-        if name in found:
-            raise KeyMapError([f"expected keys that differ when joined with dots, got {name!r} twice"])
-        found[name] = leaf
-    return found
-
-
-def nest_dotted(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """The state dict of leaves by dotted names."""
-    return nest({tuple(name.split(".")): leaf for name, leaf in leaves.items()})
-
-
-def on_host(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The state dict with lazy arrays read."""
-    return {key: on_host(one) if type(one) is dict else _read(one) for key, one in tree.items()}
-
-
-def flatten(tree: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The leaves of a state dict by path; an empty node is one."""
-    for key, value in tree.items():
-        if type(value) is dict and value:
-            yield from flatten(value, (*path, key))
-        else:
-            yield (*path, key), value
-
-
-def nest(leaves: Mapping[Path, Any]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    problems = []
-    for path, leaf in leaves.items():
-        node = tree
-        for key in path[:-1]:
-            below = node.setdefault(key, {})
-            node = below if type(below) is dict else {}
-            if below is not node:
-                problems.append(f"expected a leaf or a node, got both on the way to {show_keys(path)}")
-        if path[-1] in node:
-            problems.append(f"expected a leaf or a node, got both at {show_keys(path)}")
-        node[path[-1]] = leaf
-    if problems:
-        raise KeyMapError(problems)
-    return tree
 
 
 @frozen
@@ -284,10 +234,6 @@ class _Run:
         return name if self.inward else name.replace("['{", "[{").replace("}']", "}]")
 
 
-def _read(value: Any) -> Any:
-    return value.read() if isinstance(value, LazyArray) else value
-
-
 def _finish(problems: list[str], keymap: KeyMap, found: Mapping[str, Any]) -> None:
     if not problems:
         return
@@ -298,14 +244,8 @@ def _finish(problems: list[str], keymap: KeyMap, found: Mapping[str, Any]) -> No
 
 def _unequal_ties(keymap: KeyMap, tensors: Mapping[str, Any]) -> Iterator[str]:
     for name, kept in keymap.ties.items():
-        if name in tensors and (kept not in tensors or not _same(tensors[name], tensors[kept])):
+        if name in tensors and (kept not in tensors or not same_bytes(tensors[name], tensors[kept])):
             yield f"expected a copy of {kept!r}, got something else at {name!r}; it needs a field of its own"
-
-
-def _same(one: Any, other: Any) -> bool:
-    if not is_array(one) or not is_array(other) or (one.dtype, tuple(one.shape)) != (other.dtype, tuple(other.shape)):
-        return False
-    return all(np.array_equal(left.view(np.uint8), right.view(np.uint8)) for left, right in in_step(one, other))
 
 
 def _ignored(names: Iterable[str], parse: Any, separator: str) -> list[Any]:

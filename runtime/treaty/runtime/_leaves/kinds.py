@@ -8,10 +8,11 @@ import numpy as np
 import tensorstore as ts
 
 from treaty.runtime._errors import CorruptCheckpointError, LeafError, show_path
+from treaty.runtime._lazy import LazyArray
 from treaty.runtime._leaves.index import Entry
 from treaty.runtime._leaves.paths import Keys, directory
 
-Array = jax.Array | np.ndarray[Any, Any]
+Array = jax.Array | np.ndarray[Any, Any] | LazyArray
 
 _DTYPES: Final = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
 _TEXT: Final = ("str", "bytes")
@@ -60,6 +61,8 @@ def _classify(keys: Keys, leaf: Any) -> tuple[str, Array]:
     if isinstance(leaf, jax.Array):
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return f"{_KEY}{jax.random.key_impl(leaf)}", jax.random.key_data(leaf)
+        return "jax", leaf
+    if isinstance(leaf, LazyArray):  # of another format, which does not say whose it was
         return "jax", leaf
     if isinstance(leaf, np.ndarray):
         return "numpy", leaf

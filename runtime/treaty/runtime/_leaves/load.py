@@ -43,14 +43,14 @@ def tree_deserialize_leaves(
             f"expected {INDEX}, got none in {store.where}: not a checkpoint, or one never finished"
         )
     entries = index.section(prefix)
-    _nested(entries, entries)
+    nested(entries, entries)
     store.open(entries)
     found = list(zip(entries, places(entries, mesh, partition_rules, shardings), strict=True))
     size = chunk_size if chunk_size is not None and chunk_size > 0 else max(1, len(found))
     leaves: list[Any] = []
     for start in range(0, len(found), size):
         leaves += _Batches(store, manager).read(found[start : start + size], callback)
-    return _nested(entries, leaves)
+    return nested(entries, leaves)
 
 
 @frozen
@@ -100,7 +100,7 @@ class _Batches:
         return arrays
 
 
-def _nested(entries: Sequence[Entry], leaves: Sequence[Any]) -> Any:
+def nested(entries: Sequence[Entry], leaves: Sequence[Any]) -> Any:
     root: dict[str, Any] = {}
     nodes: dict[tuple[str, ...], dict[str, Any]] = {(): root}
     for entry, leaf in zip(entries, leaves, strict=True):

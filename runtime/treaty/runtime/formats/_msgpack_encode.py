@@ -61,7 +61,7 @@ class _Encoder:
             self.mapping(value) if run is None else self.run(value, run)
         elif isinstance(value, (np.ndarray, jax.Array)):
             self.array(host_array(value))
-        elif kind is LazyArray:
+        elif isinstance(value, LazyArray):
             self.lazy(value)
         elif kind is list:
             self.sequence(value)

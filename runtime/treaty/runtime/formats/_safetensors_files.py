@@ -76,28 +76,38 @@ def _write_shards(
 ) -> None:
     """All shards are on the disk under other names before the first takes its place: a failure leaves the old ones."""
     names = [shard_filename(prefix, number, len(groups)) for number in range(1, len(groups) + 1)]
+    names.append(index_filename(prefix))
     mark = secrets.token_hex(6)
     parts = [os.path.join(os.path.dirname(name), f".{os.path.basename(name)}.{mark}.part") for name in names]
     total = sum(math.prod(one.shape) * one.dtype.itemsize for one in tensors.values())
-    weight_map = {key: os.path.basename(name) for name, keys in zip(names, groups, strict=True) for key in keys}
+    weight_map = {key: os.path.basename(name) for name, keys in zip(names[:-1], groups, strict=True) for key in keys}
     plain = {name: text for name, text in metadata.items() if name != NOTE}  # the note is about all shards together
     index = {"metadata": {_TOTAL: total, **metadata}, "weight_map": weight_map}
     try:
-        for part, keys in zip(parts, groups, strict=True):
+        for part, keys in zip(parts[:-1], groups, strict=True):
             _write_file(part, {key: tensors[key] for key in keys}, plain)
-        # Between the renames there is no index, so that no reader takes shards of two saves for one checkpoint.
-        for old in (index_filename(prefix), prefix + _SUFFIX):
-            Path(old).unlink(missing_ok=True)
-        sync_directory(Path(prefix).parent)
-        for part, name in zip(parts, names, strict=True):
-            os.replace(part, name)
-        sync_directory(Path(prefix).parent)
-        write_pieces(index_filename(prefix), [json.dumps(index, indent=2).encode()])
+        write_pieces(parts[-1], [json.dumps(index, indent=2).encode()])
+        take_places(prefix, dict(zip(parts, names, strict=True)))
     except BaseException:
         for part in parts:
             Path(part).unlink(missing_ok=True)
         raise
-    _clear(prefix, keep={*weight_map.values(), os.path.basename(index_filename(prefix))})
+
+
+def take_places(prefix: str, moves: Mapping[str, str]) -> None:
+    """Rename finished files, the index last, to their places, and remove what an earlier save left under the prefix."""
+    folder = Path(prefix).parent
+    if len(moves) > 1:
+        # Between the renames there is no index, so that no reader takes shards of two saves for one checkpoint.
+        for old in (index_filename(prefix), prefix + _SUFFIX):
+            Path(old).unlink(missing_ok=True)
+        sync_directory(folder)
+    for number, (part, name) in enumerate(moves.items(), 1):
+        if number == len(moves):
+            sync_directory(folder)
+        os.replace(part, name)
+    sync_directory(folder)
+    _clear(prefix, keep=set(map(os.path.basename, moves.values())))
 
 
 def _clear(prefix: str, keep: set[str]) -> None:

@@ -6,13 +6,14 @@ from typing import Any, TypeVar, overload
 from treaty.runtime._arrays import check
 from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._explain import explain
-from treaty.runtime._keymap import dotted, nest_dotted, on_host, to_fields, to_stored
+from treaty.runtime._keymap import to_fields, to_stored
 from treaty.runtime._registry import codec_of_class, codec_of_instance
 from treaty.runtime._state_dict import Into, from_state_dict
+from treaty.runtime._trees import dotted, nest_dotted, on_host
 from treaty.runtime.formats import _safetensors_files as files
 from treaty.runtime.formats._safetensors_files import PathLike
 from treaty.runtime.formats._safetensors_names import NOTE, flatten, nest
-from treaty.schema import TreatyError
+from treaty.schema import Schema, TreatyError
 from treaty.schema.keymap import KeyMap
 
 _T = TypeVar("_T")
@@ -103,8 +104,8 @@ def dump(
     files.write(path, named.tensors, said if named.note is None else {**said, NOTE: named.note}, max_shard_bytes)
 
 
-def load(path: PathLike) -> tuple[dict[str, Any], dict[str, str]]:
-    """The state dict in a file or in shards, split at dots where nothing says otherwise, and the metadata."""
+def load(path: PathLike, *, schema: Schema | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+    """The state dict in a file or in shards, and the metadata. Names are split at dots, or where the schema has keys."""
     tensors, metadata = files.read(path)
-    tree = nest(tensors, metadata, None)
+    tree = nest(tensors, metadata, schema)
     return tree, {name: text for name, text in metadata.items() if name != NOTE}

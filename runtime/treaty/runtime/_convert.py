@@ -1,0 +1,195 @@
+"""Conversion: read a checkpoint as it lies, lay it out anew, write it aside, compare every leaf, and only then move it."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+from attrs import frozen
+
+from treaty.runtime._compare import describe, nbytes_of, same_bytes
+from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
+from treaty.runtime._files import sync_directory
+from treaty.runtime._keymap import to_fields, to_stored
+from treaty.runtime._lazy import HostArray, LazyArray
+from treaty.runtime._progress import progress_bar
+from treaty.runtime._registry import codec_of_class
+from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
+from treaty.runtime._state_dict import explain
+from treaty.runtime._trees import dotted, flatten, nest_dotted
+from treaty.runtime._views import host, is_array, pieces_of
+from treaty.runtime.formats import _table as formats
+from treaty.runtime.formats._safetensors_files import take_places
+from treaty.schema.keymap import KeyMap
+
+PathLike = str | os.PathLike[str]
+
+
+@frozen
+class Converted:
+    """What was done: which formats, and how much."""
+
+    source: str
+    destination: str
+    leaves: int
+    nbytes: int
+
+
+@frozen
+class Mapped:
+    """A key map to apply: from stored names to fields, or, `reverse`, from fields to stored names."""
+
+    keymap: KeyMap
+    reverse: bool = False
+
+
+def convert(
+    source: PathLike,
+    destination: PathLike,
+    *,
+    cls: Any = None,
+    mapped: Mapped | None = None,
+    sizes: Mapping[str, int] | None = None,
+    from_format: str | None = None,
+    to_format: str | None = None,
+    max_shard_bytes: int | None = None,
+    replace: bool = False,
+    progress: bool | None = False,
+) -> Converted:
+    """Write the checkpoint at `source` to `destination` in another format.
+
+    With `cls` the tree, on the side of the fields, is checked against the class first. `sizes` are dims of the class and
+    axes that the key map needs. Arrays pass through memory piece by piece, or, where a format has no pieces, one by one.
+    The result is read again and compared with the source to the last bit before it takes its place; whatever goes
+    wrong, the destination is what it was.
+    """
+    place = _checked_place(destination, replace)
+    origin = Path(source)
+    name = from_format or formats.recognise(origin)
+    to = to_format or formats.meant(place)
+    _check_options(name, to, max_shard_bytes)
+    with _workspace(place) as folder:
+        contents = formats.read(origin, name, folder, cls if mapped is None else None)
+        tree = _laid_out(contents.tree, cls, mapped, sizes or {})
+        written = folder / "new" / place.name
+        written.parent.mkdir()
+        options = formats.Options(contents.metadata, max_shard_bytes, None if mapped and mapped.reverse else cls)
+        with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance:
+            formats.FORMATS[to].write(written, _counted(tree, advance), options)
+            check_equal(tree, formats.read(written, to, folder).tree, advance)
+        _take_place(folder, written, place, to)
+    leaves = sum(1 for _ in flatten(tree))
+    return Converted(name, to, leaves, nbytes_of(tree))
+
+
+def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], advance: Callable[[int], None]) -> None:
+    """Every leaf, bit by bit."""
+    left, right = dict(flatten(expected)), dict(flatten(found))
+    problems = [f"expected nothing, got {describe(right[path])} at {show_keys(path)}" for path in right.keys() - left]
+    for path, leaf in left.items():
+        if path not in right:
+            problems.append(f"expected {describe(leaf)}, got nothing at {show_keys(path)}")
+        elif not same_bytes(leaf, right[path]):
+            got = describe(right[path])
+            got = "other bytes" if got == describe(leaf) else got
+            problems.append(f"expected {describe(leaf)} as in the source, got {got} at {show_keys(path)}")
+        advance(leaf.nbytes if is_array(leaf) else 0)
+    if problems:
+        raise ConversionError(problems)
+
+
+def _checked_place(destination: PathLike, replace: bool) -> Path:
+    if "://" in os.fspath(destination):
+        raise InvalidArgumentError(f"expected a path of this machine, got {os.fspath(destination)!r}")
+    place = Path(os.path.abspath(destination))
+    if not place.parent.is_dir():
+        raise InvalidArgumentError(f"expected a directory to write into, got none at {place.parent}")
+    index = index_filename(derive_base_prefix_from_path(str(place)))
+    if not replace and (os.path.lexists(place) or (place.suffix == ".safetensors" and os.path.exists(index))):
+        raise InvalidArgumentError(f"expected a free place, got something at {place}; say that it is to be replaced")
+    return place
+
+
+def _check_options(name: str, to: str, max_shard_bytes: int | None) -> None:
+    for given in (name, to):
+        if given not in formats.FORMATS:
+            raise InvalidArgumentError(f"expected a format of {', '.join(formats.FORMATS)}, got {given!r}")
+    if max_shard_bytes is not None and to != "safetensors":
+        raise InvalidArgumentError(f"expected max_shard_bytes for safetensors only, got it for {to}")
+
+
+@contextmanager
+def _workspace(place: Path) -> Iterator[Path]:
+    """A folder beside the destination, so that what is done there can be moved and need not be copied."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _laid_out(tree: dict[str, Any], cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> dict[str, Any]:
+    if mapped is not None and not mapped.reverse:
+        tree = to_fields(mapped.keymap, dotted(tree), sizes)
+    if cls is not None:
+        _check(cls, tree, sizes)
+    if mapped is not None and mapped.reverse:
+        tree = nest_dotted(to_stored(mapped.keymap, tree))
+    return tree
+
+
+def _check(cls: Any, tree: dict[str, Any], sizes: Mapping[str, int]) -> None:
+    dims = {name: size for name, size in sizes.items() if name in codec_of_class(cls).dims}
+    found = explain(cls, _abstract(tree), dims=dims)
+    if found:
+        raise StateMismatchError(found)
+
+
+def _abstract(node: Any) -> Any:
+    if type(node) is dict:
+        return {key: _abstract(one) for key, one in node.items()}
+    struct: Any = jax.ShapeDtypeStruct  # its constructor has no types
+    return struct(tuple(node.shape), node.dtype) if is_array(node) else node
+
+
+def _counted(node: Any, advance: Callable[[int], None]) -> Any:
+    """The tree with lazy arrays for all arrays, which say how far they were read."""
+    if type(node) is dict:
+        return {key: _counted(one, advance) for key, one in node.items()}
+    if not is_array(node):
+        return node
+
+    def read() -> HostArray:
+        array = host(node)
+        advance(array.nbytes)
+        return array
+
+    def parts() -> Iterator[HostArray]:
+        for piece in pieces_of(node):
+            yield piece
+            advance(piece.nbytes)
+
+    return LazyArray(tuple(node.shape), node.dtype, read, parts)
+
+
+def _take_place(folder: Path, written: Path, place: Path, to: str) -> None:
+    if to == "safetensors":
+        names = sorted(os.listdir(written.parent), key=lambda name: name.endswith(".json"))
+        moves = {str(written.parent / name): str(place.parent / name) for name in names}
+        take_places(derive_base_prefix_from_path(str(place)), moves)
+        return
+    if written.is_dir() and os.path.lexists(place):
+        aside = folder / "old"
+        os.rename(place, aside)
+        try:
+            os.rename(written, place)
+        except BaseException:
+            os.rename(aside, place)
+            raise
+    else:
+        os.replace(written, place)
+    sync_directory(place.parent)

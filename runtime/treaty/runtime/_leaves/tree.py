@@ -1,0 +1,79 @@
+"""State dicts in eformer's layout, one leaf at a time: for conversion, which needs neither devices nor a manager."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from treaty.runtime._errors import CorruptCheckpointError, LeafError, show_keys
+from treaty.runtime._lazy import LazyArray
+from treaty.runtime._leaves.index import Entry, Index, check_places
+from treaty.runtime._leaves.kinds import from_array, to_array
+from treaty.runtime._leaves.load import nested
+from treaty.runtime._leaves.paths import INDEX
+from treaty.runtime._leaves.read import Reading
+from treaty.runtime._leaves.store import Store, naming
+from treaty.runtime._trees import flatten
+
+_HELD: Final = 2**24  # bytes that are read before they are written
+
+
+def read_tree(path: Path) -> Any:
+    """All trees of a checkpoint in one: those with a prefix under it. Arrays are lazy ones."""
+    store = Store.at(path)
+    index = store.read_index()
+    if index is None:
+        raise CorruptCheckpointError(f"expected {INDEX}, got none in {path}: not a checkpoint, or one never finished")
+    tree = {} if index.arrays is None else _section(store, index.arrays)
+    for prefix, entries in index.prefixes.items():
+        if not isinstance(tree, dict) or prefix in tree:
+            raise CorruptCheckpointError(f"expected one tree under {prefix!r}, got two in {path}")
+        tree[prefix] = _section(store, entries)
+    return tree
+
+
+def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
+    """Store a state dict as the one tree without a prefix."""
+    leaves = list(flatten(tree))
+    lost = [to for to, leaf in leaves if leaf is None or type(leaf) is dict]
+    if lost:
+        at = ", ".join(map(show_keys, lost[:8]))
+        raise LeafError(f"expected leaves that eformer's layout keeps, got None or an empty node at {at}")
+    stored = [to_array(None, keys, leaf) for keys, leaf in leaves]
+    check_places(None, [entry for entry, _ in stored], Index())
+    store = Store.at(path)
+    store.make()
+    batch: list[tuple[Entry, Any]] = []
+    for entry, array in stored:
+        batch.append((entry, array))
+        if sum(one.nbytes for _, one in batch) >= _HELD:
+            _write(store, batch)
+            batch = []
+    _write(store, batch)
+    entries = tuple(entry for entry, _ in stored)
+    store.sync(entries)
+    store.change_index(lambda index: index.with_section(None, entries))
+
+
+def _write(store: Store, batch: list[tuple[Entry, Any]]) -> None:
+    arrays = [array.read() if isinstance(array, LazyArray) else array for _, array in batch]
+    try:
+        store.write([entry for entry, _ in batch], arrays)
+    except (ValueError, NotImplementedError) as error:
+        raise LeafError(f"expected to write {batch[0][0]} and {len(batch) - 1} more, got {error}") from error
+
+
+def _section(store: Store, entries: tuple[Entry, ...]) -> Any:
+    opened = store.open(entries)
+    return nested(entries, [_leaf(entry, one) for entry, one in zip(entries, opened, strict=True)])
+
+
+def _leaf(entry: Entry, store: Any) -> Any:
+    def read() -> Any:
+        with naming(entry):
+            return Reading(store).result()
+
+    if entry.leaf in ("jax", "numpy"):
+        return LazyArray(tuple(store.shape), store.dtype.numpy_dtype, read)
+    if entry.leaf.startswith("key:"):
+        return {"impl": entry.leaf.removeprefix("key:"), "data": LazyArray(entry.shape, store.dtype.numpy_dtype, read)}
+    return from_array(entry, read())

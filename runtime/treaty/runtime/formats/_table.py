@@ -1,0 +1,153 @@
+"""The formats that Treaty reads and writes, under one roof: how each is recognised, read as a state dict, and written.
+
+Trees are nested dicts with str keys; leaves are arrays, lazy ones among them, and Python values.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_keys
+from treaty.runtime._leaves import tree as eformer
+from treaty.runtime._leaves.paths import INDEX as EFORMER_INDEX
+from treaty.runtime._registry import codec_of_class
+from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
+from treaty.runtime.formats import msgpack, safetensors
+from treaty.schema import Schema
+
+_SHARD_INDEX: Final = ".safetensors.index.json"
+
+
+@frozen
+class Contents:
+    """What a checkpoint holds: its tree, and text by name where the format has room for it."""
+
+    tree: dict[str, Any]
+    metadata: Mapping[str, str] = field(factory=dict)
+
+
+@frozen
+class Options:
+    """What a writer may be told. `cls` is the class of the tree, where one was given."""
+
+    metadata: Mapping[str, str] = field(factory=dict)
+    max_shard_bytes: int | None = None
+    cls: Any = None
+
+
+@frozen
+class Format:
+    """`read` may keep temporary files in the folder that it is given. No `suffixes`: a directory."""
+
+    suffixes: tuple[str, ...]
+    is_at: Callable[[Path], bool]
+    read: Callable[[Path, Path, Any], Contents]
+    write: Callable[[Path, dict[str, Any], Options], None]
+
+
+def recognise(path: Path) -> str:
+    """The name of the format of what is at `path`."""
+    for name, format in FORMATS.items():
+        if format.is_at(path):
+            return name
+    if not path.exists():
+        raise InvalidArgumentError(f"expected a checkpoint, got nothing at {path}")
+    raise InvalidArgumentError(f"expected a checkpoint of {', '.join(FORMATS)}, got something else at {path}")
+
+
+def meant(path: Path) -> str:
+    """The name of the format that a path asks for by its suffix; other paths are directories of Treaty."""
+    for name, format in FORMATS.items():
+        if path.name.endswith(format.suffixes):
+            return name
+    return DEFAULT
+
+
+def read(path: Path, name: str, folder: Path, cls: Any = None) -> Contents:
+    """The checkpoint at `path`; sequences become dicts with the keys "0", "1", …, as in every state dict."""
+    found = FORMATS[name].read(path, folder, cls)
+    tree = _state_dict(found.tree, ())
+    if type(tree) is not dict:
+        raise CorruptCheckpointError(f"expected a tree, got {type(tree).__name__} in {path}")
+    return Contents(tree, found.metadata)
+
+
+def _state_dict(node: Any, path: tuple[str, ...]) -> Any:
+    if type(node) is list:
+        node = {str(index): one for index, one in enumerate(node)}
+    if type(node) is not dict:
+        return node
+    for key in node:
+        if type(key) is not str:
+            raise CorruptCheckpointError(f"expected text as keys, got {key!r} at {show_keys(path)}")
+    return {key: _state_dict(one, (*path, key)) for key, one in node.items()}
+
+
+def _starts(path: Path, count: int = 16) -> bytes:
+    if not path.is_file():
+        return b""
+    with open(path, "rb") as file:
+        return file.read(count)
+
+
+def _is_msgpack(path: Path) -> bool:
+    """By name, or by a first byte that begins a map; a file of any length may be one."""
+    start = _starts(path)
+    return bool(start) and (path.name.endswith(_MSGPACK) or start[0] & 0xF0 == 0x80 or start[0] in (0xDE, 0xDF))
+
+
+def _read_msgpack(path: Path, folder: Path, cls: Any) -> Contents:
+    return Contents(msgpack.read_tree(path, folder))
+
+
+def _write_msgpack(path: Path, tree: dict[str, Any], options: Options) -> None:
+    try:
+        msgpack.write_file(path, tree)
+    except (TypeError, OverflowError) as error:
+        raise InvalidArgumentError(f"expected what MessagePack can hold, got {error}") from error
+
+
+def _safetensors_file(path: Path) -> Path | None:
+    """The file or index that a path means: itself, the index beside a name that is not there, or the one in a folder."""
+    if path.is_dir():
+        found = [*path.glob(f"*{_SHARD_INDEX}")] or [*path.glob("*.safetensors")]
+        return found[0] if len(found) == 1 else None
+    if path.name.endswith(_SHARD_INDEX) or (path.name.endswith(".safetensors") and path.is_file()):
+        return path if path.is_file() else None
+    index = Path(index_filename(derive_base_prefix_from_path(str(path))))
+    if path.name.endswith(".safetensors") and index.is_file():
+        return index
+    return path if _starts(path)[8:9] == b"{" else None
+
+
+def _read_safetensors(path: Path, folder: Path, cls: Any) -> Contents:
+    schema: Schema | None = None if cls is None else codec_of_class(cls).schema
+    return Contents(*safetensors.load(_safetensors_file(path) or path, schema=schema))
+
+
+def _write_safetensors(path: Path, tree: dict[str, Any], options: Options) -> None:
+    metadata = {name: text for name, text in options.metadata.items() if isinstance(text, str)}
+    safetensors.dump(path, tree, max_shard_bytes=options.max_shard_bytes, metadata=metadata)
+
+
+def _read_eformer(path: Path, folder: Path, cls: Any) -> Contents:
+    return Contents(eformer.read_tree(path))
+
+
+def _write_eformer(path: Path, tree: dict[str, Any], options: Options) -> None:
+    eformer.write_tree(path, tree)
+
+
+_MSGPACK: Final = (".msgpack", ".msgpack.gz", ".msgpack.zst")
+
+# In the order in which they are looked for: MessagePack has no sign of its own, so it comes last.
+FORMATS: Final[Mapping[str, Format]] = {
+    "safetensors": Format(
+        (".safetensors",), lambda path: _safetensors_file(path) is not None, _read_safetensors, _write_safetensors
+    ),
+    "eformer": Format((), lambda path: (path / EFORMER_INDEX).is_file(), _read_eformer, _write_eformer),
+    "msgpack": Format(_MSGPACK, _is_msgpack, _read_msgpack, _write_msgpack),
+}
+DEFAULT: Final = "treaty"
