@@ -11,7 +11,7 @@ from treaty.runtime._lazy import HostArray
 from treaty.runtime._trees import flatten
 from treaty.runtime._views import in_step, is_array, shown
 
-_BLOCK: Final = 2**18  # elements compared at a time: what they become in float64 stays in the cache
+_BLOCK: Final = 2**18  # elements compared at a time: what is made of them stays in the cache
 
 
 @frozen
@@ -149,7 +149,9 @@ def _wide(array: HostArray) -> HostArray:
 
 
 def _same_bytes(one: HostArray, other: HostArray) -> bool:
-    return np.array_equal(np.ascontiguousarray(one).view(np.uint8), np.ascontiguousarray(other).view(np.uint8))
+    left, right = (np.ascontiguousarray(array).view(np.uint8) for array in (one, other))
+    starts = range(0, left.size, _BLOCK)
+    return all(np.array_equal(left[start : start + _BLOCK], right[start : start + _BLOCK]) for start in starts)
 
 
 def nbytes_of(tree: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from treaty.runtime._compare import describe, nbytes_of, same_bytes
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
 from treaty.runtime._files import sync_directory
 from treaty.runtime._keymap import to_fields, to_stored
-from treaty.runtime._lazy import HostArray, LazyArray
+from treaty.runtime._lazy import HostArray, LazyArray, release
 from treaty.runtime._progress import progress_bar
 from treaty.runtime._registry import codec_of_class
 from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
@@ -110,7 +110,7 @@ def _checked_place(destination: PathLike, replace: bool) -> Path:
         raise InvalidArgumentError(f"expected a directory to write into, got none at {place.parent}")
     index = index_filename(derive_base_prefix_from_path(str(place)))
     if not replace and (os.path.lexists(place) or (place.suffix == ".safetensors" and os.path.exists(index))):
-        raise InvalidArgumentError(f"expected a free place, got something at {place}; say that it is to be replaced")
+        raise InvalidArgumentError(f"expected a free place, got something at {place}; pass replace=True, or --force")
     return place
 
 
@@ -165,6 +165,7 @@ def _counted(node: Any, advance: Callable[[int], None]) -> Any:
 
     def read() -> HostArray:
         array = host(node)
+        release(array)  # what was read before it; the array itself is yet to be looked at
         advance(array.nbytes)
         return array
 

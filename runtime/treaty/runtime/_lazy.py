@@ -10,6 +10,7 @@ import numpy as np
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 PIECE_BYTES: Final = 2**23  # large enough for a disk, small enough to be held a few times over
+_LAG: Final = 2**25  # bytes that whoever passes over a file may still have to write
 
 
 @attrs.frozen(eq=False)
@@ -61,15 +62,32 @@ def in_parts(shape: tuple[int, ...], dtype: "np.dtype[Any]", parts: Callable[[],
 def pieces(array: HostArray) -> Iterator[HostArray]:
     """The elements of an array in C order, flat, a few bytes at a time; what a map of a file read in is given back."""
     size = max(1, PIECE_BYTES // max(1, array.itemsize))
-    release = _releaser(array)
-    if array.flags.c_contiguous:
-        flat = array.reshape(-1)
-        for start in range(0, flat.size, size):
-            yield flat[start : start + size]
-            release(flat[start : start + size])
+    if not array.flags.c_contiguous:
+        yield from _copied(array, size)
+        release(array)
         return
-    yield from _copied(array, size)
-    release(array)
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, size):
+        yield flat[start : start + size]
+        release(flat[start : start + size])
+
+
+def release(array: HostArray) -> None:
+    """Let go of the pages of a mapped file under an array, and shortly before: what passes over a file shall not pile it up.
+
+    Nothing is lost: whoever looks there again reads the page again.
+    """
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    base = base.obj if isinstance(base, memoryview) else base
+    if not isinstance(base, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    origin = np.frombuffer(base, np.uint8).ctypes.data
+    start, stop = (edge - origin for edge in np.lib.array_utils.byte_bounds(array))
+    if start >> 20 != stop >> 20:  # a call for each of many small arrays would cost more than it brings
+        start = max(0, start - _LAG) // mmap.PAGESIZE * mmap.PAGESIZE
+        base.madvise(mmap.MADV_DONTNEED, start, stop // mmap.PAGESIZE * mmap.PAGESIZE - start)
 
 
 def _copied(array: HostArray, size: int) -> Iterator[HostArray]:
@@ -81,23 +99,3 @@ def _copied(array: HostArray, size: int) -> Iterator[HostArray]:
         return
     for start in range(0, len(array), size // row):
         yield np.ascontiguousarray(array[start : start + size // row]).reshape(-1)
-
-
-def _releaser(array: HostArray) -> Callable[[HostArray], None]:
-    """Lets go of pages that were read from a mapped file, so that a pass over it does not pile it up in memory."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    base = base.obj if isinstance(base, memoryview) else base
-    if not isinstance(base, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
-        return lambda _: None
-    origin = np.frombuffer(base, np.uint8).ctypes.data
-
-    def release(read: HostArray) -> None:
-        start, stop = (
-            (edge - origin) // mmap.PAGESIZE * mmap.PAGESIZE for edge in np.lib.array_utils.byte_bounds(read)
-        )
-        if start < stop:
-            base.madvise(mmap.MADV_DONTNEED, start, stop - start)
-
-    return release

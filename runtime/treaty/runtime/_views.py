@@ -47,6 +47,7 @@ def in_step(one: Any, other: Any) -> Iterator[tuple[HostArray, HostArray]]:
             count = min(left.size, right.size)
             yield left[:count], right[:count]
             left, right = left[count:], right[count:]
+    next(others, None)  # so that it lets go of what it gave last
 
 
 def shown(value: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from treaty.runtime._alike import Run, repeat_like
 from treaty.runtime._errors import CorruptCheckpointError, show_path
 from treaty.runtime._index import index_keys
-from treaty.runtime._lazy import LazyArray, in_parts, pieces
+from treaty.runtime._lazy import LazyArray, in_parts, pieces, release
 from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, NDARRAY, SCALAR, HostArray
 from treaty.schema.dtypes import BY_NAME
 
@@ -34,7 +34,9 @@ _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
 def decode(data: Any, runs: Runs | None = None, *, lazy: bool = False) -> Any:
-    """The tree that all of `data` encodes; where `lazy`, arrays that are stored in parts are lazy ones.
+    """The tree that all of `data` encodes.
+
+    Where `lazy`, arrays that are stored in parts are lazy ones, and pages of a mapped file are not kept in memory.
 
     With `runs`, alike items of sequences are not spelled out: the first one stands in the place of each, and `runs`
     has the arrays of the others, by the id of the sequence's dict.
@@ -145,7 +147,8 @@ class _Decoder:
         self.enter(count, 2, at, depth)
         state: dict[Any, Any] = {}
         found: list[Run] = []
-        patience = 0  # how many entries to let pass without looking for alike ones
+        # How many entries to let pass without looking for alike ones, which would look all over the file.
+        patience = count if self.lazy else 0
         while len(state) < count:
             start, mark = at, len(self.arrays)
             at = self.known(state, at, count if count < _FEWEST_ALIKE else len(state) + 1)
@@ -191,6 +194,8 @@ class _Decoder:
                 at = start + count
                 state[key] = array = np.ndarray(shape, dtype, self.view, begin)
                 self.arrays.append((begin, at, array))
+                if self.lazy:
+                    release(array)
         except (IndexError, UnicodeDecodeError):
             pass  # `entry` says what is wrong
         return at
@@ -321,6 +326,8 @@ class _Decoder:
         head, shape, dtype = self.head(start, end)
         array: HostArray = np.ndarray(shape, dtype, self.view, start + len(head))
         self.arrays.append((start + len(head), end, array))
+        if self.lazy:
+            release(array)
         return array
 
     def head(self, start: int, end: int) -> tuple[bytes, Any, Any]:
