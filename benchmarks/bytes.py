@@ -46,7 +46,9 @@ def _compare(pairs: list[tuple[Any, Any]], rounds: int) -> Iterator[Row]:
     targets = {"flax": {16: ">= 6x", 2_000: ">= 12x", 20_000: ">= 40x"}.get(len(flat), "-"), "join": ">= 0.8x"}
     yield from _rows(f"to_bytes, {about}", race(writers, rounds), targets)
 
-    stored: dict[str, Any] = {name: write() for name, write in writers.items() if name not in ("treaty", "flax", "join")}
+    stored: dict[str, Any] = {
+        name: write() for name, write in writers.items() if name not in ("treaty", "flax", "join")
+    }
     readers: dict[str, Callable[[], object]] = {
         "treaty": lambda: from_bytes(models.HostModel, data, into="numpy"),
         "flax": lambda: serialization.from_bytes(theirs, data),

@@ -12,6 +12,7 @@ from jaxtyping import Float32, Key
 
 from treaty.generator import load
 from treaty.runtime import CorruptCheckpointError, StateMismatchError, abstract, from_bytes, to_bytes, to_state_dict
+from treaty.runtime import serialization as drop_in
 from treaty.schema import Dims, Length, TreatyError, field, state
 from treaty.schema.library.optax import AdamState
 
@@ -185,3 +186,23 @@ def test_damaged_bytes_say_where() -> None:
         from_bytes(Model, data[:130])
     with pytest.raises(ValueError, match=r"expected the end, got 1 more bytes at byte \d+, \$"):
         from_bytes(Model, data + b"\0")
+
+
+def test_items_stored_out_of_order_come_back_in_order() -> None:
+    stored = to_state_dict(model(120))
+    layers = list(stored["layers"].items())
+    stored["layers"] = dict(layers[:50] + layers[90:] + layers[50:90])
+    back = from_bytes(Model, serialization.to_bytes(stored), into="numpy")
+    assert [one.kernel[0, 0] for one in back.layers] == list(range(120))
+    swapped = [*layers[:60], layers[61], layers[60], *layers[62:]]
+    back = from_bytes(Model, serialization.to_bytes({**stored, "layers": dict(swapped)}), into="numpy")
+    assert [one.kernel[0, 0] for one in back.layers] == list(range(120))
+
+
+def test_alike_layers_with_arrays_over_the_chunk_size_are_split_as_flax_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serialization, "MAX_CHUNK_SIZE", 20)
+    monkeypatch.setattr(drop_in, "MAX_CHUNK_SIZE", 20)
+    value = model(50)
+    data = drop_in.to_bytes(value)
+    assert data == serialization.to_bytes(to_state_dict(value))
+    assert jax.tree.all(jax.tree.map(np.array_equal, drop_in.from_bytes(value, data), value))

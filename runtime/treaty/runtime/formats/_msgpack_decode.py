@@ -21,7 +21,7 @@ from treaty.schema.dtypes import BY_NAME
 Runs: TypeAlias = dict[int, list[Run]]
 
 MAX_DEPTH: Final = 400  # far above any real tree, far below Python's own limit
-_FEWEST_ALIKE: Final = 8  # comparing shorter runs costs more than reading them
+_FEWEST_ALIKE: Final = 32  # comparing shorter runs costs more than reading them one by one
 _PREFIX: Final = 8  # bytes that every head has
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _NUMBERS: Final = {
@@ -150,10 +150,11 @@ class _Decoder:
                 at = self.entry(state, at, depth)
             patience -= 1
             if patience < 0 and count - len(state) >= _FEWEST_ALIKE and mark < len(self.arrays):
-                seen = len(state)
-                run, at = self.repeated(state, start, at, mark, count - seen)
-                patience = 8 if len(state) == seen else 0
-                found += [] if run is None else [run]
+                rows = self.alike(start, at, mark, count - len(state))
+                patience = max(rows - 1, 4)
+                if rows >= _FEWEST_ALIKE:
+                    found += self.repeated(state, start, at, mark, rows)
+                    at, patience = start + rows * (at - start), 0
         if CHUNKED in state:
             return self.unchunked(state, at), at
         if found and self.runs is not None:
@@ -208,41 +209,16 @@ class _Decoder:
         state[key], at = read
         return at
 
-    def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, left: int) -> tuple[Run | None, int]:
-        """Read on while entries are like the one at start:end but for the text of the key and the data of arrays."""
-        text, arrays = self.byte(start) & 31, self.arrays[mark:]
-        if not 0xA0 <= self.byte(start) < 0xC0 or not text or any(one is None for _, _, one in arrays):
-            return None, end
-        first, stride, index = next(reversed(state.values())), end - start, len(state) - 1
-        rows = self.alike(start, stride, [(1, 1 + text), *((a - start, b - start) for a, b, _ in arrays)], left)
-        keys = self.keys(start + 1, stride, rows, text, index) if rows >= _FEWEST_ALIKE else None
-        if keys is None:
-            return None, end
-        run = Run(index, rows, first, {id(one): self.views(a, stride, rows, one) for a, _, one in arrays})
-        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
-        spelled = self.runs is None or keys[0] != str(index)
-        state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
-        if len(state) != index + rows:
-            raise _Damaged("expected each key once, got some again", start)
-        return None if spelled else run, start + rows * stride
-
-    def keys(self, at: int, stride: int, rows: int, size: int, index: int) -> list[str] | None:
-        """The texts of keys that begin a stride from each other; quick where they count on from `index`."""
-        column = self.column(at, stride, rows, np.dtype(f"V{size}"), ())
-        expected = index_keys(index + rows)[index : index + rows]
-        if column.tobytes() == "".join(expected).encode():
-            return expected
-        try:
-            return [str(key, "utf-8") for key in column.tolist()]
-        except UnicodeDecodeError:
-            return None
-
-    def alike(self, start: int, stride: int, holes: list[tuple[int, int]], left: int) -> int:
-        """How many rows of a stride from `start` have the bytes of the first, whatever is in the holes."""
-        ends = [0, *(b for _, b in holes)]
-        constants = [(a, b) for a, b in zip(ends, [*(a for a, _ in holes), stride], strict=True) if a < b]
+    def alike(self, start: int, end: int, mark: int, left: int) -> int:
+        """How many entries are like the one at start:end but for the text of the key and the data of arrays."""
+        code, arrays, stride = self.byte(start), self.arrays[mark:], end - start
+        if not 0xA0 < code < 0xC0 or any(one is None for _, _, one in arrays):
+            return 1
+        ends = [0, 1 + (code & 31), *(b - start for _, b, _ in arrays)]
+        starts = [1, *(a - start for a, _, _ in arrays), stride]
+        constants = [(a, b) for a, b in zip(ends, starts, strict=True) if a < b]
         limit = min(1 + left, (self.size - start) // stride)
-        next_row = self.view[start + stride : start + 2 * stride]
+        next_row = self.view[end : end + stride]
         if limit < 2 or any(next_row[a:b] != self.view[start + a : start + b] for a, b in constants):
             return 1
         done, block = 2, 64  # in growing blocks: trying costs no more than what is won
@@ -256,6 +232,27 @@ class _Decoder:
                 return done + int(same.argmin())
             done, block = upto, 16 * block
         return done
+
+    def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, rows: int) -> list[Run]:
+        """Read entries that are like the last one, which is at start:end."""
+        first, stride, index = next(reversed(state.values())), end - start, len(state) - 1
+        columns = {id(one): self.views(a, stride, rows, one) for a, _, one in self.arrays[mark:]}
+        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
+        run = Run(index, rows, first, columns)
+        keys = self.keys(start + 1, stride, rows, self.byte(start) & 31, index)
+        spelled = self.runs is None or keys != index_keys(index + rows)[index : index + rows]
+        state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
+        if len(state) != index + rows:
+            raise _Damaged("expected each key once, got some again", start)
+        return [] if spelled else [run]
+
+    def keys(self, at: int, stride: int, rows: int, size: int, index: int) -> list[str]:
+        """The texts of keys that begin a stride from each other; quick where they count on from `index`."""
+        column = self.column(at, stride, rows, np.dtype(f"V{size}"), ())
+        expected = index_keys(index + rows)[index : index + rows]
+        if column.tobytes() == "".join(expected).encode():
+            return expected
+        return [self.text(at + row * stride, size)[0] for row in range(rows)]
 
     def column(self, at: int, stride: int, rows: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> HostArray:
         """The arrays that begin a stride from each other, as one."""

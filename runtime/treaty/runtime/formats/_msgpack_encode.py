@@ -14,7 +14,8 @@ import jax
 import msgpack
 import numpy as np
 
-from treaty.runtime._alike import Run
+from treaty.runtime._alike import Run, repeat_like
+from treaty.runtime._errors import UnaddressableArrayError
 from treaty.runtime._index import packed_index_keys
 from treaty.schema import TreatyError
 
@@ -65,7 +66,9 @@ class _Encoder:
         for key, value in state.items():
             self.out.append(_key(key) if type(key) is str else self.pack(key))
             if type(value) is np.ndarray and value.nbytes <= self.chunk_bytes:
-                array = value if value.flags.c_contiguous and value.dtype.isnative else host_array(value)
+                dtype = value.dtype  # isbuiltin is 0 for swapped and structured ones
+                plain = value.flags.c_contiguous and dtype.isbuiltin and not dtype.hasobject
+                array = value if plain else host_array(value)
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(value)
@@ -98,6 +101,8 @@ class _Encoder:
 
     def run(self, state: dict[str, Any], run: Run) -> None:
         """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
+        if any(column[0].nbytes > self.chunk_bytes for column in run.columns.values()):
+            return self.mapping(dict(zip(state, repeat_like(run), strict=True)))
         first = _joined_constants(encode(run.first))
         count, width = len(state), 1 + len(first)
         many: list[Any] = [None] * (width * count)
@@ -119,7 +124,7 @@ def host_array(array: Any) -> HostArray:
         if isinstance(array, jax.core.Tracer):
             raise TreatyError("expected arrays with contents, got traced ones; save outside of jit and grad")
         if not array.is_fully_addressable:
-            raise TreatyError(
+            raise UnaddressableArrayError(
                 f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
                 "several processes; save a directory instead, or gather it first"
             )
