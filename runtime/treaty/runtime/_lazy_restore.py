@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import jax
+import ml_dtypes
 import numpy as np
 from attrs import frozen
 
@@ -36,7 +37,7 @@ def restore_tree(tree: dict[str, Any], target: Any, dims: Mapping[str, int] | No
     is_class = isinstance(target, type) or hasattr(target, "__origin__")
     schema = (codec_of_class(target) if is_class else codec_of_instance(target)).schema
     fitted = _Fitter(schema).type(ir.Node(schema.root), tree)
-    found = explain(target, map_arrays(_shape_of, fitted), dims=dims)
+    found = explain(target, map_arrays(shape_of, fitted), dims=dims)
     if found:
         raise StateMismatchError(found)
     return from_state_dict(target, read_arrays(fitted), dims=dims, into=into)
@@ -77,8 +78,9 @@ def _in_order(pool: ThreadPoolExecutor, lazies: list[LazyArray]) -> Iterator[Any
         yield future.result()
 
 
-def _shape_of(leaf: LazyArray) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+def shape_of(leaf: LazyArray) -> Any:
+    struct: Any = jax.ShapeDtypeStruct  # its constructor has no types
+    return struct(leaf.shape, leaf.dtype)
 
 
 @frozen
@@ -143,7 +145,7 @@ def _fit_array(type: ir.Type, leaf: LazyArray) -> Any:
 
 def _as_declared(dtype: "np.dtype[Any]", leaf: LazyArray) -> LazyArray:
     """Bytes without a dtype, which is what np.save makes of bfloat16 and its like."""
-    if dtype.isbuiltin == 1 or dtype.itemsize != leaf.dtype.itemsize or leaf.dtype.fields:
+    if not hasattr(ml_dtypes, dtype.name) or dtype.itemsize != leaf.dtype.itemsize or leaf.dtype.fields:
         return leaf
     return LazyArray(leaf.shape, dtype, lambda: leaf.read().view(dtype))
 

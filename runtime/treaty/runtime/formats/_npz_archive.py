@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
@@ -42,23 +43,26 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, LazyArray]:
 
 def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     """Not compressed, so that it can be mapped; every array begins at a multiple of 64 bytes."""
-    with replacing(path) as descriptor, os.fdopen(descriptor, "wb", closefd=False) as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, array in arrays.items():
-                member = zipfile.ZipInfo(f"{name}.npy")
-                try:
-                    start = file.tell() + _LOCAL.size + len(member.filename.encode()) + _ZIP64 + 4
-                except UnicodeEncodeError:
-                    raise InvalidArgumentError(f"expected keys of Unicode text, got {name!r}") from None
-                padding = -start % _ALIGN
-                member.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
-                with archive.open(member, "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, _as_bits(array), allow_pickle=False)
+    with (
+        replacing(path) as descriptor,
+        os.fdopen(descriptor, "wb", closefd=False) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy")
+            try:
+                start = file.tell() + _LOCAL.size + len(member.filename.encode()) + _ZIP64 + 4
+            except UnicodeEncodeError:
+                raise InvalidArgumentError(f"expected keys of Unicode text, got {name!r}") from None
+            padding = -start % _ALIGN
+            member.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
+            with archive.open(member, "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, _as_bits(array), allow_pickle=False)
 
 
 def _as_bits(array: Any) -> Any:
     host = array.read() if isinstance(array, LazyArray) else np.asarray(array)
-    if host.dtype.isbuiltin == 1 or host.dtype.kind in "US":
+    if not hasattr(ml_dtypes, host.dtype.name):
         return host
     return np.ascontiguousarray(host).view(f"u{host.dtype.itemsize}").reshape(host.shape)
 
@@ -128,9 +132,10 @@ def _parse(head: bytes) -> tuple[tuple[int, ...], bool, "np.dtype[Any]", int]:
 def _decompressed(path: Any, member: zipfile.ZipInfo, place: str) -> bytearray:
     try:
         contents = bytearray(member.file_size)
+        view = memoryview(contents)
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-            view = memoryview(contents)
-            while view and (count := stream.readinto(view)):
+            reader: Any = stream  # a ZipExtFile, typed as less
+            while view and (count := reader.readinto(view)):
                 view = view[count:]
             stream.read(1)  # to the end, where the checksum is compared
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, MemoryError) as error:

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from attrs import frozen
 
 from treaty.runtime._errors import InvalidArgumentError, StateMismatchError, show_path
 from treaty.runtime._explain import explain
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._lazy_restore import map_arrays, shape_of
 from treaty.runtime._registry import codec_of_class, codec_of_instance
 from treaty.schema import Schema, ir
 from treaty.schema._declare import version_of
@@ -58,7 +60,7 @@ def leaves_of(state: Any, cls: Any) -> list[Leaf]:
 def _instance(state: Any, cls: Any, keys: _Keys) -> Iterator[Leaf]:
     codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
     tree = state if type(state) is dict else codec.write(state)
-    found = explain(codec.schema, _abstract(tree))
+    found = explain(codec.schema, map_arrays(shape_of, tree))
     if found:
         raise StateMismatchError(found)
     yield from _typed(codec.schema, ir.Node(codec.schema.root), tree, keys)
@@ -121,7 +123,7 @@ def _leaf(value: Any, keys: _Keys) -> Leaf:
         return Leaf(keys, "None")
     if type(value) is str:
         return Leaf(keys, "string", value)
-    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return Leaf(keys, "jax.Array", jax.random.key_data(value), str(jax.random.key_impl(value)))
     if type(value) in (bool, int, float, complex):
         value, kind = np.asarray(value), "scalar"
@@ -148,9 +150,3 @@ def _is_key_state(value: Any) -> bool:
     words = KEY_IMPLS.get(value["impl"])
     is_array = isinstance(data, (np.ndarray, jax.Array, LazyArray))
     return is_array and data.dtype == np.uint32 and bool(data.shape) and data.shape[-1] == words
-
-
-def _abstract(tree: Any) -> Any:
-    if type(tree) is dict:
-        return {key: _abstract(value) for key, value in tree.items()}
-    return jax.ShapeDtypeStruct(tree.shape, tree.dtype) if isinstance(tree, LazyArray) else tree

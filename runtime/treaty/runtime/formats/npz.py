@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar, overload
 
 import jax
+import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 
 from treaty.runtime._arrays import write_key
@@ -28,6 +30,7 @@ from treaty.schema.dtypes import BY_NAME
 _T = TypeVar("_T")
 _PathLike = str | os.PathLike[str]
 _NOTE: Final = "__treaty__"
+_ESCAPED_NOTE: Final = "%5F_treaty__"  # of a key of that name
 _DEPTH: Final = 400
 
 
@@ -74,13 +77,13 @@ def write(path: _PathLike, state: object) -> None:
         if not isinstance(leaf, (np.ndarray, jax.Array, LazyArray)):
             values.append([keys, _json_values.encode(leaf, keys)])
             continue
-        name = join(keys)
-        escaped |= name != "/".join(keys) or name == _NOTE
-        if leaf.dtype.hasobject or (leaf.dtype.kind == "V" and leaf.dtype.name not in BY_NAME):
-            raise InvalidArgumentError(f"expected an array of numbers, got {leaf.dtype} at {show_path(keys)}")
-        if not leaf.dtype.isbuiltin and leaf.dtype.name in BY_NAME:
+        name = join(keys) if keys != (_NOTE,) else _ESCAPED_NOTE
+        escaped |= name != "/".join(keys)
+        if leaf.dtype.hasobject or leaf.dtype.type is np.void:
+            raise InvalidArgumentError(f"expected an array of numbers or text, got {leaf.dtype} at {show_path(keys)}")
+        if hasattr(ml_dtypes, leaf.dtype.name):
             dtypes[name] = leaf.dtype.name
-        arrays[name if name != _NOTE else "%5F" + name[1:]] = leaf
+        arrays[name] = leaf
     if values or dtypes or escaped:
         note = json.dumps({"values": values, "dtypes": dtypes}, separators=(",", ":"))
         arrays[_NOTE] = np.frombuffer(note.encode(), np.uint8)
@@ -91,7 +94,7 @@ def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tu
     if not node and path:
         yield path, {}
     for key, value in node.items():
-        if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = write_key(value)
         if isinstance(value, dict):
             yield from _leaves(value, (*path, key))
