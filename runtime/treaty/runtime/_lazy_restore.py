@@ -120,6 +120,8 @@ class _Fitter:
             return {str(index): item for index, item in enumerate(type.items)}
         if isinstance(type, ir.Partial):
             return {"args": type.args, "keywords": type.keywords}
+        if isinstance(type, ir.Key):
+            return {"impl": ir.Scalar("str"), "data": ir.Untyped()}
         if isinstance(type, (ir.Sequence, ir.Dict)):
             item = type.item if isinstance(type, ir.Sequence) else type.value
             return dict.fromkeys(state if state.__class__ is dict else (), item)

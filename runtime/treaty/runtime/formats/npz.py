@@ -39,7 +39,7 @@ def read_tree(path: _PathLike) -> dict[str, Any]:
     arrays = read_archive(path)
     note: dict[str, Any] = {}
     if _NOTE in arrays:
-        note = _read_note(bytes(arrays.pop(_NOTE).read().astype(np.uint8, casting="no", copy=False)))
+        note = _read_note(arrays.pop(_NOTE))
     tree: dict[str, Any] = {}
     for name, array in arrays.items():
         keys = split(name) if note else name.split("/")
@@ -130,8 +130,10 @@ def _insert(tree: dict[str, Any], keys: list[str], value: Any) -> None:
     node[keys[-1]] = value
 
 
-def _read_note(data: bytes) -> dict[str, Any]:
-    note = parse_json(data, f"the member {_NOTE}")
+def _read_note(array: LazyArray) -> dict[str, Any]:
+    if array.dtype != np.uint8:
+        raise CorruptCheckpointError(f"expected the bytes of a note, got {array.dtype} in the member {_NOTE}")
+    note = parse_json(array.read().tobytes(), f"the member {_NOTE}")
     values, dtypes = note.get("values"), note.get("dtypes")
     if set(note) != {"values", "dtypes"} or not isinstance(dtypes, dict) or not isinstance(values, list):
         raise CorruptCheckpointError(f"expected values and dtypes, got something else in the member {_NOTE}")
