@@ -305,8 +305,15 @@ def test_a_state_dict_with_a_class_has_sequences_for_orbax(tmp_path: Path) -> No
     assert not list(tmp_path.glob("wrong*"))
 
 
+def test_many_small_arrays_share_files(tmp_path: Path) -> None:
+    value = {f"w{i}": np.full(3, i) for i in range(300)}
+    orbax.write(tmp_path / "written", value)
+    assert len(list((tmp_path / "written" / "d").iterdir())) < 10
+    assert_same(orbax.read_tree(tmp_path / "written"), value)
+
+
 def test_a_large_array_is_stored_in_parts_with_checksums(tmp_path: Path) -> None:
-    value = np.arange(3 * 2**22, dtype=np.float32).reshape(3, 2**11, 2**11)
+    value = np.arange(5 * 2**22, dtype=np.float32).reshape(5, 2**11, 2**11)
     orbax.write(tmp_path / "written", {"w": value})
     assert_same(ocp.PyTreeCheckpointer().restore(tmp_path / "written"), {"w": value})
     for file in (tmp_path / "written" / "d").iterdir():

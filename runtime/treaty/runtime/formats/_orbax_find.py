@@ -41,7 +41,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. A file of no bytes is what a power cut leaves of one that was never fsynced."""
     try:
         data = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise IncompleteCheckpointError(f"expected the file {path}, got nothing") from None
     except (ValueError, RecursionError) as error:
         raise CorruptCheckpointError(f"expected JSON, got {error} in {path}") from None
@@ -57,7 +57,7 @@ def _require_committed(path: Path) -> None:
 
 def _is_committed(path: Path) -> bool:
     """By rename, or, where a store cannot rename, by the marker; the time of the commit is written with either."""
-    if any(TEMPORARY in name for name in path.parts[-3:]):
+    if any(TEMPORARY in name for name in path.absolute().parts[-3:]):
         return False
     if (path / COMMITTED).exists() or not (path / STEP_METADATA).exists():
         return True

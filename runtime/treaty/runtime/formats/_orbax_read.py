@@ -58,8 +58,9 @@ def _entries(metadata: dict[str, Any], item: Path) -> Iterator[_Entry]:
             path = tuple(key["key"] for key in keys)
             shape = value.get("write_shape")
             entry = _Entry(path, value["value_type"], None if shape is None else tuple(shape))
-            if not path or len(path) > _DEPTH or not all(type(key) is str for key in (*path, entry.kind)):
-                raise ValueError(str(path)[:80])
+            sound = all(type(key) is str for key in (*path, entry.kind)) and all(type(n) is int for n in shape or ())
+            if not path or len(path) > _DEPTH or not sound:
+                raise ValueError(str(one)[:80])
             yield entry
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptCheckpointError(
@@ -153,7 +154,7 @@ def _array(entry: _Entry, opening: Any, impl: Any) -> Any:
     array = LazyArray(shape, dtype, lambda: _read(store, shape, dtype, entry.path))
     if impl is None:
         return array
-    if impl not in KEY_IMPLS or dtype != np.uint32 or shape[-1:] != (KEY_IMPLS[impl],):
+    if type(impl) is not str or impl not in KEY_IMPLS or dtype != np.uint32 or shape[-1:] != (KEY_IMPLS[impl],):
         raise CorruptCheckpointError(
             f"expected words of a PRNG key, got {dtype}{list(shape)} for {str(impl)[:40]!r} at {show_path(entry.path)}"
         )

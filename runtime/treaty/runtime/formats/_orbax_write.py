@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import time
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +22,7 @@ from treaty.runtime.formats._orbax_tree import Leaf
 from treaty.schema import TreatyError
 
 _CHUNK: Final = 32 * 2**20  # bytes of an array that are stored, and can be read, as one
-_IN_FLIGHT: Final = 256 * 2**20
+_BATCH: Final = 64 * 2**20  # bytes that are held until their commit
 _HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler"
 
 
@@ -58,21 +57,40 @@ def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
 
 
 def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
-    """Arrays go out one after the other; what is being written is held, the rest stays where it is."""
+    """In batches that are one commit of OCDBT each; an array larger than one is written alone, chunk by chunk."""
     context = ts.Context({"cache_pool": {"total_bytes_limit": 0}})
     base = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory.absolute()}/"}}
-    writing: deque[tuple[Any, int, Leaf]] = deque()
+    batch, held = ts.Transaction(), 0
     for leaf in leaves:
         array = _host(leaf)
-        while writing and sum(size for _, size, _ in writing) + array.nbytes > _IN_FLIGHT:
-            _finish(writing.popleft())
-        writing.append((_start(base, context, leaf, array), array.nbytes, leaf))
-    while writing:
-        _finish(writing.popleft())
+        spec = _spec(base, leaf, array)
+        try:
+            if array.nbytes > _BATCH:
+                large = ts.open(spec, create=True, context=context).result()
+                large.write(array, can_reference_source_data_indefinitely=True).result()
+                continue
+            held += array.nbytes
+            if held > _BATCH:
+                _commit(batch)
+                batch, held = ts.Transaction(), array.nbytes
+            small = ts.open(spec, create=True, context=context, transaction=batch).result()
+            small.write(array).result()
+        except FAILURES as error:
+            raise TreatyError(
+                f"expected to write {array.dtype}{list(array.shape)}, got {error} at {show_path(leaf.path)}"
+            ) from error
+    _commit(batch)
 
 
-def _start(base: dict[str, Any], context: Any, leaf: Leaf, array: Any) -> Any:
-    spec = {
+def _commit(batch: Any) -> None:
+    try:
+        batch.commit_sync()
+    except FAILURES as error:
+        raise TreatyError(f"expected to write arrays, got {error}") from error
+
+
+def _spec(base: dict[str, Any], leaf: Leaf, array: Any) -> dict[str, Any]:
+    return {
         "driver": "zarr3",
         "kvstore": {**base, "path": f"{leaf.name}/"},
         "metadata": {
@@ -83,19 +101,6 @@ def _start(base: dict[str, Any], context: Any, leaf: Leaf, array: Any) -> Any:
         },
         "store_data_equal_to_fill_value": True,
     }
-    try:
-        store = ts.open(spec, create=True, context=context).result()
-        return store.write(array, can_reference_source_data_indefinitely=True)
-    except FAILURES as error:
-        raise TreatyError(f"expected to write an array of {array.dtype} at {show_path(leaf.path)}: {error}") from error
-
-
-def _finish(started: tuple[Any, int, Leaf]) -> None:
-    future, _, leaf = started
-    try:
-        future.result()
-    except FAILURES as error:
-        raise TreatyError(f"expected to write an array at {show_path(leaf.path)}: {error}") from error
 
 
 def _host(leaf: Leaf) -> Any:
