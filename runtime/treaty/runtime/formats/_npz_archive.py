@@ -44,17 +44,6 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, LazyArray]:
     return arrays
 
 
-def _require_no_gaps(path: Any, data: Any, members: list[zipfile.ZipInfo], end: int) -> None:
-    """A damaged directory may have lost members, which zipfile does not notice; their bytes are still there."""
-    reached = 0
-    for member in sorted(members, key=lambda member: member.header_offset):
-        if not reached <= member.header_offset <= reached + _DESCRIPTOR:
-            raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
-        reached = _start(data, member, f"{member.filename!r} in {path}") + member.compress_size
-    if not reached <= end <= reached + _DESCRIPTOR:
-        raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
-
-
 def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     """Not compressed, so that it can be mapped; every array begins at a multiple of 64 bytes."""
     with (
@@ -72,6 +61,17 @@ def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> No
             member.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
             with archive.open(member, "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, _as_bits(array), allow_pickle=False)
+
+
+def _require_no_gaps(path: Any, data: Any, members: list[zipfile.ZipInfo], end: int) -> None:
+    """A damaged directory may have lost members, which zipfile does not notice; their bytes are still there."""
+    reached = 0
+    for member in sorted(members, key=lambda member: member.header_offset):
+        if not reached <= member.header_offset <= reached + _DESCRIPTOR:
+            raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
+        reached = _start(data, member, f"{member.filename!r} in {path}") + member.compress_size
+    if not reached <= end <= reached + _DESCRIPTOR:
+        raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
 
 
 def _as_bits(array: Any) -> Any:
