@@ -27,7 +27,7 @@ def to_bytes(obj: object, cls: Any = None) -> bytes:
     codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
     try:
         return join(_pieces(codec, obj))
-    except TypeError:  # an array among alike ones that is not in C order
+    except Exception:  # alike items that are not after all, or something wrong, which the plain way tells best
         return join(_pieces(codec, obj, sketch=False))
 
 
@@ -51,7 +51,7 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
                 obj = build(codec_of_class(target), state, dims or {}, into)
             if read == runs.keys():
                 return obj
-        except (_alike.NotAlike, StateMismatchError):
+        except Exception:
             pass  # read again, item by item
     return from_state_dict(target, decode(data), dims=dims, into=into)
 
@@ -59,7 +59,11 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
 def save_file(path: str | os.PathLike[str], obj: object, cls: Any = None) -> None:
     """Stream an instance to a MessagePack file that replaces `path` as a whole."""
     codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
-    write_pieces(path, _in_order(_pieces(codec, obj)) or _pieces(codec, obj, sketch=False))
+    try:
+        pieces = _in_order(_pieces(codec, obj))
+    except Exception:
+        pieces = None
+    write_pieces(path, pieces or _pieces(codec, obj, sketch=False))
 
 
 def restore_file(

@@ -14,7 +14,7 @@ import jax
 import msgpack
 import numpy as np
 
-from treaty.runtime._alike import Run
+from treaty.runtime._alike import Run, repeat_like
 from treaty.runtime._index import packed_index_keys
 from treaty.schema import TreatyError
 
@@ -22,6 +22,7 @@ HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
 
 CHUNK_BYTES: Final = 2**30  # Flax splits larger arrays, since MessagePack has no length over 2**32
+MAX_DEPTH: Final = 256  # far above any real tree; three calls a level are still far below Python's limit
 NDARRAY: Final = 1
 COMPLEX: Final = 2
 SCALAR: Final = 3
@@ -42,6 +43,7 @@ def join(pieces: list[Any]) -> bytes:
 class _Encoder:
     def __init__(self, chunk_bytes: int, runs: Mapping[int, Run]) -> None:
         self.out: list[Piece] = []
+        self.depth = 0
         self.chunk_bytes = chunk_bytes
         self.runs = runs
         self.pack = msgpack.Packer(default=_extension, strict_types=True, autoreset=True).pack
@@ -60,6 +62,7 @@ class _Encoder:
 
     def mapping(self, state: dict[Any, Any]) -> None:
         self.out.append(_map_head(len(state)))
+        self.enter()
         for key, value in state.items():
             self.out.append(_key(key) if type(key) is str else self.pack(key))
             if type(value) is np.ndarray and value.nbytes <= self.chunk_bytes:
@@ -67,15 +70,23 @@ class _Encoder:
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(value)
+        self.depth -= 1
+
+    def enter(self) -> None:
+        if self.depth >= MAX_DEPTH:
+            raise ValueError(f"expected at most {MAX_DEPTH} levels, got more")
+        self.depth += 1
 
     def sequence(self, items: list[Any]) -> None:
         self.out.append(_list_head(len(items)))
+        self.enter()
         for item in items:
             if isinstance(item, (np.ndarray, jax.Array)):  # Flax never splits these
                 array = host_array(item)
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(item)
+        self.depth -= 1
 
     def array(self, array: HostArray) -> None:
         if array.nbytes > self.chunk_bytes:
@@ -96,6 +107,8 @@ class _Encoder:
 
     def run(self, state: dict[str, Any], run: Run) -> None:
         """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
+        if any(column[0].nbytes > self.chunk_bytes for column in run.columns.values()):
+            return self.mapping(dict(zip(state, repeat_like(run), strict=True)))
         first = _joined_constants(encode(run.first))
         count, width = len(state), 1 + len(first)
         many: list[Any] = [None] * (width * count)
@@ -120,11 +133,6 @@ def host_array(array: Any) -> HostArray:
                 "several processes; save a directory instead, or gather it first"
             )
         array = np.asarray(array)
-    if array.dtype.hasobject or array.dtype.names is not None:
-        raise ValueError(
-            "Object and structured dtypes not supported for serialization of ndarrays: "
-            f"expected numbers, got dtype {array.dtype}"
-        )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
@@ -133,6 +141,10 @@ def host_array(array: Any) -> HostArray:
 @lru_cache(4096)
 def array_head(code: int, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> bytes:
     """All of an array's bytes before its data."""
+    if dtype.hasobject or dtype.names is not None:
+        raise ValueError(
+            f"Object and structured dtypes not supported for serialization of ndarrays: expected numbers, got dtype {dtype}"
+        )
     size = dtype.itemsize
     for length in shape:
         size *= length
