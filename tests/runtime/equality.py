@@ -5,12 +5,13 @@ from typing import Any
 
 import attrs
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
 def same(got: Any, expected: Any, path: str = "$") -> None:
     """Fail at the first difference. Arrays compare by their bytes on the host; a jax.Array counts as numpy's."""
-    if isinstance(expected, jax.Array) and jax.dtypes.issubdtype(expected.dtype, jax.dtypes.prng_key):
+    if isinstance(expected, jax.Array) and jnp.issubdtype(expected.dtype, jax.dtypes.prng_key):
         assert got.dtype == expected.dtype, path
         return same(jax.random.key_data(got), jax.random.key_data(expected), path)
     if isinstance(expected, (np.ndarray, jax.Array)):

@@ -7,7 +7,7 @@ test_msgpack_agreement.py.
 import enum
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import flax.serialization
@@ -36,6 +36,7 @@ from treaty.runtime.formats._msgpack_encode import encode
 from treaty.runtime.formats.msgpack import pack
 from treaty.schema import TreatyError, field, state
 
+MANY = 50  # enough for every shortcut
 HostArray = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -74,35 +75,30 @@ class Keys:
     items: list[Key[jax.Array, ""]]
 
 
+def _rise(_: object, __: object, knots: Any) -> None:
+    values = list(knots.values()) if isinstance(knots, dict) else knots
+    if any(a >= b for a, b in pairwise(values)):
+        raise ValueError("knots must rise")
+
+
+def _positive(_: object, __: object, value: HostArray) -> None:
+    if value <= 0:
+        raise ValueError("must be positive")
+
+
 @state
 class Rising:
-    knots: list[Float32[np.ndarray, ""]] = attrs.field()
-
-    @knots.validator
-    def _rises(self, _: object, knots: list[HostArray]) -> None:
-        if any(a >= b for a, b in pairwise(knots)):
-            raise ValueError("knots must rise")
+    knots: list[Float32[np.ndarray, ""]] = attrs.field(validator=_rise)
 
 
 @state
 class RisingByName:
-    knots: dict[str, Float32[np.ndarray, ""]] = attrs.field()
-
-    @knots.validator
-    def _rises(self, _: object, knots: dict[str, HostArray]) -> None:
-        values = list(knots.values())
-        if any(a >= b for a, b in pairwise(values)):
-            raise ValueError("knots must rise")
+    knots: dict[str, Float32[np.ndarray, ""]] = attrs.field(validator=_rise)
 
 
 @state
 class Positive:
-    value: Float32[np.ndarray, ""] = attrs.field()
-
-    @value.validator
-    def _positive(self, _: object, value: HostArray) -> None:
-        if value <= 0:
-            raise ValueError("must be positive")
+    value: Float32[np.ndarray, ""] = attrs.field(validator=_positive)
 
 
 @state
@@ -159,16 +155,20 @@ for cls in (Stack, Arrays, Devices, Keys, Rising, RisingByName, Positives, Count
     load(cls)
 
 
+def changed(obj: Any, **values: Any) -> Any:
+    return attrs.evolve(obj, **values)
+
+
 def vector(value: float, size: int = 2) -> HostArray:
     return np.full(size, value, np.float32)
 
 
 def linear(value: float, **other: Any) -> Linear:
-    return attrs.evolve(Linear(kernel=np.full((2, 3), value, np.float32), bias=vector(-value, 3)), **other)
+    return Linear(kernel=np.full((2, 3), value, np.float32), bias=vector(-value, 3), **other)
 
 
 def plain_bytes(obj: object) -> bytes:
-    return cast(bytes, flax.serialization.msgpack_serialize(to_state_dict(obj), in_place=True))
+    return flax.serialization.msgpack_serialize(to_state_dict(obj), in_place=True)
 
 
 def plain_object(cls: type, data: bytes) -> Any:
@@ -182,41 +182,41 @@ def holds(cls: type, obj: Any) -> None:
     same(from_bytes(cls, data, into="numpy"), plain_object(cls, data))
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 8, 9, 10, 11, 17, 99, 101, 260, 1100])
+@pytest.mark.parametrize("count", [1, 3, 4, 8, 10, 31, 32, 33, 34, 43, 99, 133, 260, 1100])
 def test_any_number_of_alike_items(count: int) -> None:
     holds(Stack, Stack(layers=[linear(i) for i in range(count)]))
 
 
+LAYERS: list[Linear] = [linear(i) for i in range(MANY)]
 ODD: dict[str, Callable[[Linear], Linear]] = {
-    "another shape": lambda one: attrs.evolve(one, kernel=np.ones((5, 3), np.float32)),
-    "Fortran order": lambda one: attrs.evolve(one, kernel=np.asfortranarray(np.arange(6, dtype="f4").reshape(2, 3))),
-    "strided": lambda one: attrs.evolve(one, bias=np.arange(6, dtype=np.float32)[::2]),
-    "backwards": lambda one: attrs.evolve(one, bias=np.arange(3, dtype=np.float32)[::-1]),
-    "broadcast": lambda one: attrs.evolve(one, bias=np.broadcast_to(np.float32(3), (3,))),
-    "read-only": lambda one: attrs.evolve(one, bias=np.frombuffer(bytes(12), np.float32)),
-    "unaligned": lambda one: attrs.evolve(one, bias=np.frombuffer(bytes(13), np.float32, offset=1)),
-    "nan and -0.0": lambda one: attrs.evolve(one, bias=np.array([np.nan, -0.0, 0.0], np.float32)),
-    "another count": lambda one: attrs.evolve(one, count=1),
-    "another width of count": lambda one: attrs.evolve(one, count=1000),
-    "a note": lambda one: attrs.evolve(one, note="odd"),
-    "another kind": lambda one: attrs.evolve(one, kind=Kind.SHUT),
-    "another name": lambda one: attrs.evolve(one, name="odd"),
-    "the kernel of a jax.Array": lambda one: attrs.evolve(one, kernel=jnp.ones((2, 3))),
-    "tied to the first": lambda one: attrs.evolve(one, bias=LAYERS[0].bias),
-    "tied kernels": lambda one: attrs.evolve(one, kernel=LAYERS[1].kernel),
-    "another dtype object": lambda one: attrs.evolve(one, bias=np.ones(3, np.dtype("f4", metadata={"a": 1}))),
+    "another shape": lambda one: changed(one, kernel=np.ones((5, 3), np.float32)),
+    "Fortran order": lambda one: changed(one, kernel=np.asfortranarray(np.arange(6, dtype="f4").reshape(2, 3))),
+    "strided": lambda one: changed(one, bias=np.arange(6, dtype=np.float32)[::2]),
+    "backwards": lambda one: changed(one, bias=np.arange(3, dtype=np.float32)[::-1]),
+    "broadcast": lambda one: changed(one, bias=np.broadcast_to(np.float32(3), (3,))),
+    "read-only": lambda one: changed(one, bias=np.frombuffer(bytes(12), np.float32)),
+    "unaligned": lambda one: changed(one, bias=np.frombuffer(bytes(13), np.float32, offset=1)),
+    "nan and -0.0": lambda one: changed(one, bias=np.array([np.nan, -0.0, 0.0], np.float32)),
+    "another count": lambda one: changed(one, count=1),
+    "another width of count": lambda one: changed(one, count=1000),
+    "a note": lambda one: changed(one, note="odd"),
+    "another kind": lambda one: changed(one, kind=Kind.SHUT),
+    "another name": lambda one: changed(one, name="odd"),
+    "the kernel of a jax.Array": lambda one: changed(one, kernel=jnp.ones((2, 3))),
+    "tied to the first": lambda one: changed(one, bias=LAYERS[0].bias),
+    "tied kernels": lambda one: changed(one, kernel=LAYERS[1].kernel),
+    "another dtype object": lambda one: changed(one, bias=np.ones(3, np.dtype("f4", metadata={"a": 1}))),
 }
-LAYERS = [linear(i) for i in range(20)]
 
 
-@pytest.mark.parametrize("place", [0, 1, 5, 19])
+@pytest.mark.parametrize("place", [0, 1, 20, MANY - 1])
 @pytest.mark.parametrize("odd", ODD)
 def test_one_item_that_is_not_quite_alike(odd: str, place: int) -> None:
     layers = [ODD[odd](one) if index == place else one for index, one in enumerate(LAYERS)]
     holds(Stack, Stack(layers=layers))
 
 
-@pytest.mark.parametrize("place", [0, 1, 5, 19])
+@pytest.mark.parametrize("place", [0, 1, 20, MANY - 1])
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -231,7 +231,7 @@ def test_one_item_that_is_not_quite_alike(odd: str, place: int) -> None:
     ids=lambda value: f"{type(value).__name__} {getattr(value, 'dtype', '')}",
 )
 def test_one_item_that_is_wrong_is_told_as_without_the_shortcut(wrong: Any, place: int, tmp_path: Any) -> None:
-    layers = [attrs.evolve(one, bias=wrong) if index == place else one for index, one in enumerate(LAYERS)]
+    layers = [changed(one, bias=wrong) if index == place else one for index, one in enumerate(LAYERS)]
     with pytest.raises(StateMismatchError) as told:
         to_bytes(Stack(layers=layers))
     assert f"$.layers[{place}].bias" in str(told.value)
@@ -242,9 +242,9 @@ def test_one_item_that_is_wrong_is_told_as_without_the_shortcut(wrong: Any, plac
 
 
 def test_an_item_without_contents_is_refused() -> None:
-    abstract: Any = jax.ShapeDtypeStruct((3,), np.float32)
-    with pytest.raises(TreatyError, match="can not serialize 'ShapeDtypeStruct' object"):
-        to_bytes(Stack(layers=[*LAYERS, attrs.evolve(LAYERS[0], bias=abstract)]))
+    abstract: Any = jax.eval_shape(lambda: jnp.zeros(3))
+    with pytest.raises(TreatyError, match="expected arrays with contents, got abstract ones"):
+        to_bytes(Stack(layers=[*LAYERS, changed(LAYERS[0], bias=abstract)]))
 
 
 def test_an_item_of_a_subclass_is_refused() -> None:
@@ -252,35 +252,36 @@ def test_an_item_of_a_subclass_is_refused() -> None:
     class Wider(Linear):
         extra: int = 0
 
-    wider = Wider(**{one.name: getattr(LAYERS[0], one.name) for one in attrs.fields(Linear)})
+    wider = Wider(kernel=LAYERS[0].kernel, bias=LAYERS[0].bias)
     with pytest.raises(StateMismatchError, match="expected Linear, got an instance of"):
         to_bytes(Stack(layers=[*LAYERS[:5], wider, *LAYERS[5:]]))
 
 
 def test_one_array_in_all_places_of_an_item() -> None:
     tied = vector(1, 3)
-    holds(Stack, Stack(layers=[Linear(kernel=np.ones((2, 3), np.float32), bias=tied) for _ in range(12)]))
-    holds(Arrays, Arrays(items=[tied] * 12))
+    holds(Stack, Stack(layers=[Linear(kernel=np.ones((2, 3), np.float32), bias=tied) for _ in range(MANY)]))
+    holds(Arrays, Arrays(items=[tied] * MANY))
 
 
 def test_arrays_on_devices_and_keys() -> None:
-    holds(Devices, Devices(items=tuple(jnp.full(3, i, np.float32) for i in range(12))))
-    holds(Keys, Keys(items=[jax.random.key(i) for i in range(12)]))
+    holds(Devices, Devices(items=tuple(jnp.full(3, i, np.float32) for i in range(MANY))))
+    holds(Keys, Keys(items=[jax.random.key(i) for i in range(MANY)]))
     mesh = jax.make_mesh((8,), ("x",))
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
-    holds(Devices, Devices(items=tuple(jax.device_put(jnp.arange(8.0) + i, sharding) for i in range(12))))
+    spec: Any = jax.sharding.PartitionSpec
+    sharding = jax.sharding.NamedSharding(mesh, spec("x"))
+    holds(Devices, Devices(items=tuple(jax.device_put(jnp.arange(8.0) + i, sharding) for i in range(MANY))))
 
 
 def test_items_are_their_own_objects() -> None:
-    data = to_bytes(Choices(items=[Options(values={1: vector(i), -7: vector(-i)}) for i in range(12)]))
+    data = to_bytes(Choices(items=[Options(values={1: vector(i), -7: vector(-i)}) for i in range(MANY)]))
     restored = from_bytes(Choices, data, into="numpy")
-    assert len({id(one) for one in restored.items}) == len({id(one.values) for one in restored.items}) == 12
-    tree = decode(pack({str(i): {"list": [1, {}], "array": vector(i)} for i in range(12)}))
-    assert len({id(one["list"]) for one in tree.values()}) == len({id(one["list"][1]) for one in tree.values()}) == 12
+    assert len({id(one) for one in restored.items}) == len({id(one.values) for one in restored.items}) == MANY
+    tree = decode(pack({str(i): {"list": [1, {}], "array": vector(i)} for i in range(MANY)}))
+    assert len({id(one["list"]) for one in tree.values()}) == len({id(one["list"][1]) for one in tree.values()}) == MANY
 
 
 def test_arrays_are_read_only_views_whatever_their_place() -> None:
-    data = to_bytes(Arrays(items=[vector(i) for i in range(12)]))
+    data = to_bytes(Arrays(items=[vector(i) for i in range(MANY)]))
     for one in from_bytes(Arrays, data, into="numpy").items:
         assert not one.flags.writeable
         assert not one.flags.owndata
@@ -288,11 +289,11 @@ def test_arrays_are_read_only_views_whatever_their_place() -> None:
 
 def test_sequences_stored_in_another_order() -> None:
     """Keys that begin as if they were counted, and then are not, must not be taken by their place."""
-    numbers = [0, 2, 1, *range(3, 20)]
+    numbers = [0, 2, 1, *range(3, MANY)]
     data = pack({"items": {str(i): vector(i) for i in numbers}})
-    assert [one[0] for one in from_bytes(Arrays, data, into="numpy").items] == list(range(20))
-    data = pack({"items": {str(i): vector(i) for i in reversed(range(20))}})
-    assert [one[0] for one in from_bytes(Arrays, data, into="numpy").items] == list(range(20))
+    assert [one[0] for one in from_bytes(Arrays, data, into="numpy").items] == list(range(MANY))
+    data = pack({"items": {str(i): vector(i) for i in reversed(range(MANY))}})
+    assert [one[0] for one in from_bytes(Arrays, data, into="numpy").items] == list(range(MANY))
     data = pack({"items": {key: vector(int(key)) for key in sorted(map(str, range(120)))}})
     assert [one[0] for one in from_bytes(Arrays, data, into="numpy").items] == list(range(120))
 
@@ -309,20 +310,20 @@ def test_keys_whose_texts_join_to_those_of_a_count() -> None:
 
 
 def test_missing_and_repeated_items_are_told() -> None:
-    keys = [str(i) for i in range(20) if i != 13]
+    keys = [str(i) for i in range(MANY) if i != 13]
     with pytest.raises(StateMismatchError, match=r"^expected float32\[a=2\], got nothing at \$\.items\[13\]"):
         from_bytes(Arrays, pack({"items": {key: vector(1) for key in keys}}), into="numpy")
-    rows = b"".join(pack(str(i % 10)) + pack(vector(i)) for i in range(20))
+    rows = b"".join(pack(str(10 + i % 50)) + pack(vector(i)) for i in range(80))
     with pytest.raises(CorruptCheckpointError, match="expected each key once, got some again"):
-        from_bytes(Arrays, b"\x81" + pack("items") + b"\xde\x00\x14" + rows, into="numpy")
+        from_bytes(Arrays, b"\x81" + pack("items") + b"\xde\x00\x50" + rows, into="numpy")
 
 
 def test_an_array_in_many_parts_beside_sequences() -> None:
     """The parts of a stored array are alike items too, but not of a sequence that the class knows."""
     whole = np.arange(400, dtype=np.float32)
-    obj = Everything(whole=whole, items=LAYERS, after=[linear(i, count=i) for i in range(12)])
+    obj = Everything(whole=whole, items=LAYERS, after=[linear(i, count=i) for i in range(MANY)])
     data = pack(to_state_dict(obj), chunk_bytes=64)
-    for _ in range(20):  # a freed dict's id comes back sooner or later
+    for _ in range(MANY):  # a freed dict's id comes back sooner or later
         same(from_bytes(Everything, data, into="numpy"), obj)
     runs: Runs = {}
     same(decode(data, runs)["whole"], whole)
@@ -330,36 +331,36 @@ def test_an_array_in_many_parts_beside_sequences() -> None:
 
 
 def test_validators_see_the_items_themselves() -> None:
-    rising = Rising(knots=[np.array(i, np.float32) for i in range(12)])
+    rising = Rising(knots=[np.array(i, np.float32) for i in range(MANY)])
     holds(Rising, rising)
-    by_name = RisingByName(knots={str(i): np.array(i, np.float32) for i in range(12)})
+    by_name = RisingByName(knots={str(i): np.array(i, np.float32) for i in range(MANY)})
     holds(RisingByName, by_name)
-    falling = pack({"knots": {str(i): np.array(-i, np.float32) for i in range(12)}})
+    falling = pack({"knots": {str(i): np.array(-i, np.float32) for i in range(MANY)}})
     for cls in (Rising, RisingByName):
         with pytest.raises(ValueError, match="knots must rise"):
             from_bytes(cls, falling, into="numpy")
 
 
 def test_what_a_validator_would_refuse_on_restore_is_not_saved() -> None:
-    positives = [Positive(value=np.array(i + 1, np.float32)) for i in range(12)]
+    positives = [Positive(value=np.array(i + 1, np.float32)) for i in range(MANY)]
     holds(Positives, Positives(items=positives))
     wrong = Positives(items=[*positives, jax.tree.map(np.negative, positives[0])])
     with pytest.raises(ValueError, match="must be positive"):
         to_bytes(wrong)
     with pytest.raises(ValueError, match="must be positive"):
         from_bytes(Positives, plain_bytes(wrong), into="numpy")
-    rising = Rising(knots=[np.array(i, np.float32) for i in range(12)])
+    rising = Rising(knots=[np.array(i, np.float32) for i in range(MANY)])
     with pytest.raises(ValueError, match="knots must rise"):
         to_bytes(jax.tree.map(np.negative, rising))
 
 
 def test_converters_run_once_for_each_item() -> None:
-    data = to_bytes(CountedAll(items=[Counted(value=vector(i), count=0) for i in range(12)]))
-    assert [one.count for one in from_bytes(CountedAll, data, into="numpy").items] == [2] * 12
+    data = to_bytes(CountedAll(items=[Counted(value=vector(i), count=0) for i in range(MANY)]))
+    assert [one.count for one in from_bytes(CountedAll, data, into="numpy").items] == [2] * MANY
 
 
 def test_keys_of_other_types_are_not_the_same_keys() -> None:
-    items = [Options(values={1: vector(i)}) for i in range(12)]
+    items = [Options(values={1: vector(i)}) for i in range(MANY)]
     items[7] = Options(values={True: vector(7)})
     with pytest.raises(StateMismatchError):
         to_bytes(Choices(items=items))
@@ -402,7 +403,7 @@ def test_traced_arrays_are_told_as_such(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(0, 2**58), (2**58, 0), (1,) * 64, (0,), (0,) * 64, ()])
 def test_alike_arrays_of_unusual_shapes(shape: tuple[int, ...]) -> None:
-    tree = {str(i): np.zeros(shape, np.float32) for i in range(12)}
+    tree = {str(i): np.zeros(shape, np.float32) for i in range(MANY)}
     same(decode(pack(tree)), tree)
     same(flax.serialization.msgpack_restore(pack(tree)), tree)
 

@@ -75,11 +75,9 @@ def keep_on_host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) ->
 
 
 def check(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array:
-    """The `Put` that only looks, before something is stored; what has no contents cannot be."""
-    if not _checked(leaf, dtype, shape) or isinstance(leaf, jax.ShapeDtypeStruct) or not is_array(leaf):
+    """The `Put` that only looks, before something is stored."""
+    if not _checked(leaf, dtype, shape) or not is_array(leaf):
         raise Mismatch
-    if isinstance(leaf, jax.core.Tracer):
-        raise TreatyError("expected arrays with contents, got traced ones; save outside of jit and grad")
     return cast(jax.Array, leaf)
 
 

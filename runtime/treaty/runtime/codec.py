@@ -31,6 +31,9 @@ from treaty.runtime._arrays import key_dtype
 from treaty.runtime._arrays import read_key as read_key
 from treaty.runtime._arrays import write_key as write_key
 from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._flax.bridge import Functions, share
+from treaty.runtime._flax.read import restore_state_class
+from treaty.runtime._flax.write import write_state_class
 from treaty.runtime._index import index_keys
 from treaty.runtime._ml import bfloat16 as bfloat16
 from treaty.runtime._ml import float4_e2m1fn as float4_e2m1fn
@@ -103,10 +106,11 @@ def register(
     children: tuple[str, ...] | None = None,
     static: tuple[str, ...] = (),
 ) -> Codec[_T]:
-    """Enter the generated functions of a class into the registry; with `children`, make the class a pytree."""
+    """Enter the generated functions of a class into the registry, and into Flax's; with `children`, make the class a pytree."""
     origin: type[_T] = get_origin(cls) or cls
     if children is not None:
         _instances.register_pytree(origin, children, static)
+    share(origin, Functions(write_state_class, restore_state_class), override=False)
     return registry.register(Codec(origin, id, schemas, digest, write, read, abstract, dims, sizes, unsized))
 
 

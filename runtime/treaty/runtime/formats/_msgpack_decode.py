@@ -4,6 +4,7 @@ Written out here instead of calling msgpack because that copies every array, and
 Lengths are checked against what is left before anything is made from them, so no input can ask for much memory.
 """
 
+import mmap
 import re
 import struct
 from math import prod
@@ -19,7 +20,8 @@ from treaty.schema.dtypes import BY_NAME
 
 Runs: TypeAlias = dict[int, list[Run]]
 
-_FEWEST_ALIKE: Final = 8  # comparing shorter runs costs more than reading them
+_FEWEST_ALIKE: Final = 32  # comparing shorter runs costs more than reading them one by one
+_PREFIX: Final = 8  # bytes that every head has
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _NUMBERS: Final = {
     code: struct.Struct(">" + format)
@@ -56,9 +58,11 @@ class _Damaged(Exception):
 class _Decoder:
     def __init__(self, data: Any, runs: Runs | None) -> None:
         self.view = memoryview(data).cast("B").toreadonly()
+        self.data = data if isinstance(data, (bytes, mmap.mmap)) else self.view  # quicker to index than the view
         self.size = len(self.view)
         self.runs = runs
         self.arrays: list[tuple[int, int, HostArray | None]] = []  # where the data of arrays begins and ends, in order
+        self.heads: dict[Any, tuple[bytes, Any, Any]] = {}  # heads of arrays, by their extension's size and their start
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
         code = self.byte(at)
@@ -94,7 +98,8 @@ class _Decoder:
     def byte(self, at: int) -> int:
         if at >= self.size:
             raise _Damaged("expected a value, got the end of the data", at)
-        return self.view[at]
+        found: int = self.data[at]
+        return found
 
     def room(self, at: int, count: int, what: str) -> int:
         if count > self.size - at:
@@ -105,12 +110,12 @@ class _Decoder:
         """Where a value begins whose length is stored in 1, 2 or 4 bytes, and that length."""
         start = at + 1 + (1 << width)
         self.room(at, start - at, "a length")
-        return start, int.from_bytes(self.view[at + 1 : start], "big")
+        return start, int.from_bytes(self.data[at + 1 : start], "big")
 
     def text(self, start: int, count: int) -> tuple[str, int]:
         end = start + self.room(start, count, "text")
         try:
-            return str(self.view[start:end], "utf-8"), end
+            return str(self.data[start:end], "utf-8"), end
         except UnicodeDecodeError:
             raise _Damaged("expected UTF-8, got other bytes", start) from None
 
@@ -139,18 +144,52 @@ class _Decoder:
         patience = 0  # how many entries to let pass without looking for alike ones
         while len(state) < count:
             start, mark = at, len(self.arrays)
-            at = self.entry(state, at, depth)
+            at = self.known(state, at, count if count < _FEWEST_ALIKE else len(state) + 1)
+            if at == start:
+                at = self.entry(state, at, depth)
             patience -= 1
             if patience < 0 and count - len(state) >= _FEWEST_ALIKE and mark < len(self.arrays):
-                seen = len(state)
-                run, at = self.repeated(state, start, at, mark, count - seen)
-                patience = 8 if len(state) == seen else 0
-                found += [] if run is None else [run]
+                rows = self.alike(start, at, mark, count - len(state))
+                patience = max(rows - 1, 4)
+                if rows >= _FEWEST_ALIKE:
+                    found += self.repeated(state, start, at, mark, rows)
+                    at, patience = start + rows * (at - start), 0
         if CHUNKED in state:
             return self.unchunked(state, at), at
         if found and self.runs is not None:
             self.runs[id(state)] = found
         return state, at
+
+    def known(self, state: dict[Any, Any], at: int, until: int) -> int:
+        """Read entries while each is a short key and an array whose head was seen before; `entry` reads all others."""
+        data, heads = self.data, self.heads
+        try:
+            while len(state) < until:
+                code = data[at]
+                middle = at + 1 + (code & 31)
+                kind = data[middle]
+                if kind == 0xC7:
+                    start, count = middle + 3, data[middle + 1]
+                elif kind == 0xC8:
+                    start, count = middle + 4, data[middle + 1] << 8 | data[middle + 2]
+                elif kind == 0xC9:
+                    start, count = middle + 6, int.from_bytes(data[middle + 1 : middle + 5], "big")
+                else:
+                    break
+                seen = heads.get((count, bytes(data[start : start + _PREFIX])))
+                if seen is None or data[start - 1] != NDARRAY or not 0xA0 <= code < 0xC0 or start + count > self.size:
+                    break
+                head, shape, dtype = seen
+                begin = start + len(head)
+                key = str(data[at + 1 : middle], "utf-8")
+                if data[start:begin] != head or key in state:
+                    break
+                at = start + count
+                state[key] = array = np.ndarray(shape, dtype, self.view, begin)
+                self.arrays.append((begin, at, array))
+        except (IndexError, UnicodeDecodeError):
+            pass  # `entry` says what is wrong
+        return at
 
     def entry(self, state: dict[Any, Any], start: int, depth: int) -> int:
         """Read one key and its value into the dict."""
@@ -161,47 +200,23 @@ class _Decoder:
         if key in state:
             raise _Damaged(f"expected each key once, got {_shown(key)} again", start)
         try:
-            state[key], at = self.value(at, depth + 1)
+            read = self.value(at, depth + 1)
         except _Damaged as damage:
             damage.path.insert(0, _step(key))
             raise
+        state[key], at = read
         return at
 
-    def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, left: int) -> tuple[Run | None, int]:
-        """Read on while entries are like the one at start:end but for the text of the key and the data of arrays."""
-        text, arrays = self.byte(start) & 31, self.arrays[mark:]
-        unfit = any(one is None or one.ndim == _MOST_AXES for _, _, one in arrays)
-        if not 0xA0 <= self.byte(start) < 0xC0 or not text or unfit:
-            return None, end
-        first, stride, index = next(reversed(state.values())), end - start, len(state) - 1
-        rows = self.alike(start, stride, [(1, 1 + text), *((a - start, b - start) for a, b, _ in arrays)], left)
-        if rows < _FEWEST_ALIKE:
-            return None, end
-        keys, counted = self.keys(start + 1, stride, rows, text, index)
-        columns = {id(one): self.views(a, stride, rows, one) for a, _, one in arrays}
-        run = Run(index, rows, first, columns, of=state)
-        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
-        spelled = self.runs is None or not counted
-        state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
-        if len(state) != index + rows:
-            raise _Damaged("expected each key once, got some again", start)
-        return None if spelled else run, start + rows * stride
-
-    def keys(self, at: int, stride: int, rows: int, size: int, index: int) -> tuple[list[str], bool]:
-        """The texts of keys that begin a stride from each other, and whether they count on from `index`."""
-        column = self.column(at, stride, rows, np.dtype(f"V{size}"), ())
-        expected = index_keys(index + rows)[index : index + rows]
-        same_width = len(expected[0]) == len(expected[-1]) == size
-        if same_width and column.tobytes() == "".join(expected).encode():
-            return expected, True
-        return [self.text(at + row * stride, size)[0] for row in range(rows)], False
-
-    def alike(self, start: int, stride: int, holes: list[tuple[int, int]], left: int) -> int:
-        """How many rows of a stride from `start` have the bytes of the first, whatever is in the holes."""
-        ends = [0, *(b for _, b in holes)]
-        constants = [(a, b) for a, b in zip(ends, [*(a for a, _ in holes), stride], strict=True) if a < b]
+    def alike(self, start: int, end: int, mark: int, left: int) -> int:
+        """How many entries are like the one at start:end but for the text of the key and the data of arrays."""
+        code, arrays, stride = self.byte(start), self.arrays[mark:], end - start
+        if not 0xA0 < code < 0xC0 or any(one is None or one.ndim == _MOST_AXES for _, _, one in arrays):
+            return 1
+        ends = [0, 1 + (code & 31), *(b - start for _, b, _ in arrays)]
+        starts = [1, *(a - start for a, _, _ in arrays), stride]
+        constants = [(a, b) for a, b in zip(ends, starts, strict=True) if a < b]
         limit = min(1 + left, (self.size - start) // stride)
-        next_row = self.view[start + stride : start + 2 * stride]
+        next_row = self.view[end : end + stride]
         if limit < 2 or any(next_row[a:b] != self.view[start + a : start + b] for a, b in constants):
             return 1
         done, block = 2, 64  # in growing blocks: trying costs no more than what is won
@@ -215,6 +230,28 @@ class _Decoder:
                 return done + int(same.argmin())
             done, block = upto, 16 * block
         return done
+
+    def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, rows: int) -> list[Run]:
+        """Read entries that are like the last one, which is at start:end."""
+        first, stride, index = next(reversed(state.values())), end - start, len(state) - 1
+        columns = {id(one): self.views(a, stride, rows, one) for a, _, one in self.arrays[mark:]}
+        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
+        run = Run(index, rows, first, columns, of=state)
+        keys = self.keys(start + 1, stride, rows, self.byte(start) & 31, index)
+        spelled = self.runs is None or keys != index_keys(index + rows)[index : index + rows]
+        state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
+        if len(state) != index + rows:
+            raise _Damaged("expected each key once, got some again", start)
+        return [] if spelled else [run]
+
+    def keys(self, at: int, stride: int, rows: int, size: int, index: int) -> list[str]:
+        """The texts of keys that begin a stride from each other; quick where they count on from `index`."""
+        column = self.column(at, stride, rows, np.dtype(f"V{size}"), ())
+        expected = index_keys(index + rows)[index : index + rows]
+        same_width = len(expected[0]) == len(expected[-1]) == size  # "9", "10" would pass for "91" and "0…"
+        if same_width and column.tobytes() == "".join(expected).encode():
+            return expected
+        return [self.text(at + row * stride, size)[0] for row in range(rows)]
 
     def column(self, at: int, stride: int, rows: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> HostArray:
         """The arrays that begin a stride from each other, as one."""
@@ -292,6 +329,13 @@ class _Decoder:
 
     def array(self, start: int, end: int) -> HostArray:
         """[shape, dtype name, bytes] that must end where the extension does."""
+        head, shape, dtype = self.head(start, end)
+        array: HostArray = np.ndarray(shape, dtype, self.view, start + len(head))
+        self.arrays.append((start + len(head), end, array))
+        return array
+
+    def head(self, start: int, end: int) -> tuple[bytes, Any, Any]:
+        """What is before the data of an array, checked: its bytes, shape and dtype."""
         if self.byte(start) != 0x93:
             raise _Damaged("expected an array's shape, dtype and data, got something else", start)
         shape, named = self.shape(start + 1)
@@ -309,11 +353,12 @@ class _Decoder:
         if data + count != end or count != prod(shape) * dtype.itemsize:
             raise _Damaged(f"expected {prod(shape) * dtype.itemsize} bytes for {dtype}{shape}, got {count}", at)
         try:
-            array: HostArray = np.ndarray(shape, dtype, self.view, data)
+            np.ndarray(shape, dtype, self.view, data)
         except (ValueError, OverflowError) as error:  # too many axes, or lengths over numpy's limit beside a 0
             raise _Damaged(f"expected a shape, got {_shown(shape)} ({error})", start + 1) from None
-        self.arrays.append((data, end, array))
-        return array
+        found = (bytes(self.data[start:data]), tuple(shape), dtype)
+        self.heads[end - start, found[0][:_PREFIX]] = found
+        return found
 
     def shape(self, start: int) -> tuple[list[int], int]:
         code = self.byte(start)

@@ -15,6 +15,7 @@ import msgpack
 import numpy as np
 
 from treaty.runtime._alike import Run, repeat_like
+from treaty.runtime._errors import UnaddressableArrayError
 from treaty.runtime._index import packed_index_keys
 from treaty.schema import TreatyError
 
@@ -57,6 +58,8 @@ class _Encoder:
             self.array(host_array(value))
         elif kind is list:
             self.sequence(value)
+        elif kind is jax.ShapeDtypeStruct:
+            raise TreatyError("expected arrays with contents, got abstract ones")
         else:
             self.out.append(self.pack(value))
 
@@ -66,7 +69,9 @@ class _Encoder:
         for key, value in state.items():
             self.out.append(_key(key) if type(key) is str else self.pack(key))
             if type(value) is np.ndarray and value.nbytes <= self.chunk_bytes:
-                array = value if value.flags.c_contiguous and value.dtype.isnative else host_array(value)
+                dtype = value.dtype  # isbuiltin is 0 for swapped and structured ones
+                plain = value.flags.c_contiguous and dtype.isbuiltin and not dtype.hasobject
+                array = value if plain else host_array(value)
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(value)
@@ -127,12 +132,19 @@ def _joined_constants(pieces: list[Piece]) -> list[Piece]:
 def host_array(array: Any) -> HostArray:
     """An array as MessagePack stores it: on the host, in C order, in the machine's byte order."""
     if isinstance(array, jax.Array):
+        if isinstance(array, jax.core.Tracer):
+            raise TreatyError("expected arrays with contents, got traced ones; save outside of jit and grad")
         if not array.is_fully_addressable:
-            raise TreatyError(
+            raise UnaddressableArrayError(
                 f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
                 "several processes; save a directory instead, or gather it first"
             )
         array = np.asarray(array)
+    if array.dtype.hasobject or array.dtype.names is not None:
+        raise ValueError(
+            "Object and structured dtypes not supported for serialization of ndarrays: "
+            f"expected numbers, got dtype {array.dtype}"
+        )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
@@ -141,10 +153,6 @@ def host_array(array: Any) -> HostArray:
 @lru_cache(4096)
 def array_head(code: int, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> bytes:
     """All of an array's bytes before its data."""
-    if dtype.hasobject or dtype.names is not None:
-        raise ValueError(
-            f"Object and structured dtypes not supported for serialization of ndarrays: expected numbers, got dtype {dtype}"
-        )
     size = dtype.itemsize
     for length in shape:
         size *= length
