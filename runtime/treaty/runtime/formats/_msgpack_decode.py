@@ -350,8 +350,10 @@ class _Decoder:
         if code not in (0xC4, 0xC5, 0xC6):
             raise _Damaged("expected the data of an array, got something else", at)
         data, count = self.length(at, code - 0xC4)
-        if data + count != end or count != prod(shape) * dtype.itemsize:
+        if count != prod(shape) * dtype.itemsize:
             raise _Damaged(f"expected {prod(shape) * dtype.itemsize} bytes for {dtype}{shape}, got {count}", at)
+        if data + count != end:
+            raise _Damaged(f"expected an array that ends with its extension at {end}, got one up to {data + count}", at)
         try:
             np.ndarray(shape, dtype, self.view, data)
         except (ValueError, OverflowError) as error:  # too many axes, or lengths over numpy's limit beside a 0
@@ -377,7 +379,7 @@ class _Decoder:
                 shape.append(code)
                 at += 1
                 continue
-            if code not in _NUMBERS:
+            if code not in _NUMBERS and code < 0xE0:
                 raise _Damaged("expected a length, got something else", at)
             length, after = self.value(at, MAX_DEPTH)
             if type(length) is not int or length < 0:
