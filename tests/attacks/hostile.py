@@ -9,7 +9,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgpack
 
@@ -260,7 +260,7 @@ def _keys() -> Iterator[Hostile]:
     yield Hostile(
         "long-key",
         at("k" * 200, b"\xc1"),
-        f"expected a value, got the byte 0xc1 at byte 203, $[" + repr("'" + "k" * 76 + "...") + "]",
+        "expected a value, got the byte 0xc1 at byte 203, $[" + repr("'" + "k" * 76 + "...") + "]",
     )
 
 
