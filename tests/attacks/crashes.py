@@ -47,7 +47,7 @@ def killed_at(step: int, path: Path, state: Model) -> Callable[[], None]:
         for name in STEPS:
             setattr(os, name, counted(getattr(os, name)))
         blocks = _files._blocks
-        _files._blocks = lambda pieces: map(counted(lambda block: block), blocks(pieces))  # type: ignore[assignment]
+        _files._blocks = lambda pieces: map(counted(lambda block: block), blocks(pieces))
         save(path, state)
 
     return work
@@ -63,7 +63,7 @@ def whole(path: Path, *states: Model) -> int:
 
 
 def kill_everywhere(path: Path) -> None:
-    old, new = model(1, layers=40, size=16), model(2, layers=40, size=16)
+    old, new = model(1, layers=6, size=32), model(2, layers=6, size=32)
     seen = []
     for step in range(1, 200):
         save(path, old)
@@ -83,11 +83,15 @@ def kill_everywhere(path: Path) -> None:
 
 
 def race(path: Path) -> None:
-    states = [model(1, layers=40, size=16), model(2, layers=40, size=16)]
+    states = [model(1, layers=6, size=32), model(2, layers=6, size=32)]
     save(path, states[0])
 
     def again_and_again(state: Model) -> Callable[[], None]:
-        return lambda: [save(path, state) for _ in range(40)] and None
+        def work() -> None:
+            for _ in range(15):
+                save(path, state)
+
+        return work
 
     running = {child(again_and_again(state)) for state in states}
     reads = [0, 0]

@@ -16,7 +16,7 @@ from jaxtyping import Float32
 
 from tests.runtime.equality import same
 from treaty.generator import load
-from treaty.runtime import CorruptCheckpointError, _files, restore, save
+from treaty.runtime import CorruptCheckpointError, StateMismatchError, _files, restore, save
 from treaty.schema import TreatyError, state
 
 SUFFIXES = [".msgpack", ".msgpack.gz", ".msgpack.zst"]
@@ -121,7 +121,7 @@ def test_missing_directories_and_files_are_the_systems_own_errors(tmp_path: Path
         save(tmp_path / "missing" / "model.msgpack", model(1))
     with pytest.raises(FileNotFoundError):
         restore(tmp_path / "missing.msgpack", Model)
-    with pytest.raises(TreatyError, match="^expected a file, got the directory "):
+    with pytest.raises(TreatyError, match=r"^expected a file, got the directory "):
         restore(tmp_path, Model)
     (tmp_path / "directory.msgpack").mkdir()
     with pytest.raises(IsADirectoryError):
@@ -254,7 +254,7 @@ def test_a_compressed_file_cut_anywhere_is_refused(tmp_path: Path, suffix: str) 
     data = path.read_bytes()
     for end in range(len(data)):
         path.write_bytes(data[:end])
-        with pytest.raises(CorruptCheckpointError):
+        with pytest.raises((CorruptCheckpointError, StateMismatchError)):  # one byte alone is a number
             restore(path, Model)
 
 
@@ -269,7 +269,7 @@ def test_every_flipped_bit_of_a_compressed_file_is_refused_or_sound(tmp_path: Pa
         data[bit // 8] ^= 1 << bit % 8
         try:
             restored = restore(path, Model, into="numpy")
-        except (CorruptCheckpointError, TreatyError):
+        except (CorruptCheckpointError, StateMismatchError):
             continue
         changed += restored.layers[0].kernel.tobytes() != model(1, layers=1, size=3).layers[0].kernel.tobytes()
     assert not changed  # both formats have checksums of their contents

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from treaty.runtime._checkpoint import save as save
     from treaty.runtime._errors import CodecError as CodecError
     from treaty.runtime._errors import CorruptCheckpointError as CorruptCheckpointError
+    from treaty.runtime._errors import LeafError as LeafError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
     from treaty.runtime._state_dict import explain as explain
@@ -30,6 +31,7 @@ _HOME: Final = {
     "save": "_checkpoint",
     "CodecError": "_errors",
     "CorruptCheckpointError": "_errors",
+    "LeafError": "_errors",
     "Mismatch": "_errors",
     "StateMismatchError": "_errors",
     "explain": "_state_dict",

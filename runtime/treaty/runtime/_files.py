@@ -22,6 +22,7 @@ else:
     from backports import zstd
 
 _BUFFERS: Final = 1024  # in one writev; what every system takes
+_HELD: Final = 2**26  # bytes gathered before they are written
 _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds what it holds
 
 
@@ -29,7 +30,7 @@ _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds wha
 def replacing(path: str | os.PathLike[str]) -> Iterator[int]:
     """A descriptor of a new file that takes the place of `path` when all went well; otherwise that stays as it is."""
     place = Path(os.path.realpath(path))
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(6)}.tmp")
+    temporary = place.with_name(f".{place.name[:40]}.{secrets.token_hex(6)}.tmp")  # a name may be 255 bytes long
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
         try:
@@ -56,15 +57,40 @@ def sync_directory(path: Path) -> None:
 def write_pieces(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
     """Write buffers one after the other, compressed if the suffix says so; none is copied or joined in memory."""
     compressor = _COMPRESSORS.get(Path(path).suffix)
+    if compressor is None:
+        write_stream(path, pieces, sum(map(_length, pieces)))
+        return
+    with (
+        replacing(path) as descriptor,
+        os.fdopen(descriptor, "wb", closefd=False) as file,
+        compressor(file, "wb") as stream,
+    ):
+        for block in _blocks(pieces):
+            stream.write(block)
+
+
+def write_stream(path: str | os.PathLike[str], pieces: Iterable[Any], size: int) -> None:
+    """Write buffers of `size` bytes in all that may be made while others are written; few are held at a time."""
     with replacing(path) as descriptor:
-        if compressor is not None:
-            with os.fdopen(descriptor, "wb", closefd=False) as file, compressor(file, "wb") as stream:
-                for block in _blocks(pieces):
-                    stream.write(block)
-            return
-        _reserve(descriptor, sum(map(_length, pieces)))
-        for start in range(0, len(pieces), _BUFFERS):
-            _write_all(descriptor, pieces[start : start + _BUFFERS])
+        _reserve(descriptor, size)
+        batch: list[Any] = []
+        held = 0
+        for piece in pieces:
+            batch.append(piece)
+            held += _length(piece)
+            if len(batch) == _BUFFERS or held >= _HELD:
+                _write_all(descriptor, batch)
+                batch, held = [], 0
+        if batch:
+            _write_all(descriptor, batch)
+
+
+def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
+    """The bytes of a file as they are, mapped; there is no map of nothing."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def read_buffer(path: str | os.PathLike[str]) -> Any:
@@ -77,7 +103,7 @@ def read_buffer(path: str | os.PathLike[str]) -> Any:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if start else b""  # no map of nothing
         try:
             return _decompressed(compressor(file, "rb"))
-        except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
+        except (gzip.BadGzipFile, EOFError, zlib.error, zstd.ZstdError) as error:
             raise CorruptCheckpointError(f"expected a whole compressed file, got {error} in {path}") from error
 
 
@@ -129,12 +155,18 @@ def _gzip(file: IO[bytes], mode: Literal["rb", "wb"]) -> gzip.GzipFile:
     return gzip.GzipFile("", mode, 6, file, mtime=0)  # no name, no time: equal states give equal files
 
 
+def _zstd(file: IO[bytes], mode: Literal["rb", "wb"]) -> zstd.ZstdFile:
+    if mode == "rb":
+        return zstd.ZstdFile(file, "rb")
+    return zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1})  # or flipped bits go unseen
+
+
 _Compressor: TypeAlias = Callable[[IO[bytes], Literal["rb", "wb"]], Any]
 _COMPRESSORS: Final[Mapping[str, _Compressor]] = {
     ".gz": _gzip,
-    ".zst": zstd.ZstdFile,
+    ".zst": _zstd,
 }
 _MAGIC: Final[Mapping[bytes, _Compressor]] = {
     b"\x1f\x8b": _gzip,
-    b"\x28\xb5\x2f\xfd": zstd.ZstdFile,
+    b"\x28\xb5\x2f\xfd": _zstd,
 }  # in MessagePack these would be numbers
