@@ -175,6 +175,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+def test_a_disk_that_is_read_only(small_disk: Path) -> None:
+    path = small_disk / "model.msgpack"
+    save(path, model(1))
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(OSError) as told:  # noqa: PT011
+        save(path, model(2))
+    assert told.value.errno == errno.EROFS
+    holds_whole(path, model(1))
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_full_disk_leaves_the_previous_file(small_disk: Path, suffix: str) -> None:
     path = small_disk / f"model{suffix}"
