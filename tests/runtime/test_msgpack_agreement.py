@@ -123,6 +123,7 @@ def test_bytes_are_those_of_flax_and_come_back_the_same(
     assert written == expected
     same(from_bytes(cls, written, into="numpy"), from_state_dict(cls, FLAX.msgpack_restore(written), into="numpy"))
     same(from_bytes(cls, written), from_state_dict(cls, FLAX.msgpack_restore(written)))
+    same(from_bytes(obj, written, into="numpy"), from_state_dict(obj, FLAX.msgpack_restore(written), into="numpy"))
     split = pack(to_state_dict(obj), chunk_bytes=16)
     same(from_bytes(cls, split, into="numpy"), from_state_dict(cls, FLAX.msgpack_restore(split), into="numpy"))
 
