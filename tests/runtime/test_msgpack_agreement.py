@@ -40,7 +40,7 @@ relaxed = settings(
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
     phases=[Phase.generate],
-    max_examples=settings().max_examples // 2,
+    max_examples=settings().max_examples // 3,
 )
 
 
