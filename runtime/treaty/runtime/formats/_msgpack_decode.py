@@ -15,12 +15,11 @@ import numpy as np
 from treaty.runtime._alike import Run, repeat_like
 from treaty.runtime._errors import CorruptCheckpointError, show_path
 from treaty.runtime._index import index_keys
-from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, NDARRAY, SCALAR, HostArray
+from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, MAX_DEPTH, NDARRAY, SCALAR, HostArray
 from treaty.schema.dtypes import BY_NAME
 
 Runs: TypeAlias = dict[int, list[Run]]
 
-MAX_DEPTH: Final = 400  # far above any real tree, far below Python's own limit
 _FEWEST_ALIKE: Final = 32  # comparing shorter runs costs more than reading them one by one
 _PREFIX: Final = 8  # bytes that every head has
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
@@ -42,8 +41,8 @@ def decode(data: Any, runs: Runs | None = None) -> Any:
         value, end = decoder.value(0, 0)
     except _Damaged as damage:
         raise CorruptCheckpointError(f"{damage} at byte {damage.at}, {show_path(tuple(damage.path))}") from None
-    except RecursionError:
-        raise CorruptCheckpointError(f"expected at most {MAX_DEPTH} levels, got more") from None
+    except RecursionError:  # the caller's own stack leaves no room for MAX_DEPTH levels
+        raise CorruptCheckpointError("expected a tree that Python's stack has room for, got more levels") from None
     if end != decoder.size:
         raise CorruptCheckpointError(f"expected the end, got {decoder.size - end} more bytes at byte {end}, $")
     return value
@@ -196,15 +195,14 @@ class _Decoder:
         """Read one key and its value into the dict."""
         code = self.byte(start)
         key, at = self.text(start + 1, code & 31) if 0xA0 <= code < 0xC0 else self.value(start, depth + 1)
-        try:
-            if key in state:
-                raise _Damaged(f"expected each key once, got {key!r} again", start)
-        except TypeError:
-            raise _Damaged(f"expected a key, got a {type(key).__name__}", start) from None
+        if type(key) not in _KEYS:
+            raise _Damaged(f"expected a key, got a {type(key).__name__}", start)
+        if key in state:
+            raise _Damaged(f"expected each key once, got {_shown(key)} again", start)
         try:
             read = self.value(at, depth + 1)
         except _Damaged as damage:
-            damage.path.insert(0, key if type(key) in (str, int) else repr(key))
+            damage.path.insert(0, _step(key))
             raise
         state[key], at = read
         return at
@@ -212,7 +210,7 @@ class _Decoder:
     def alike(self, start: int, end: int, mark: int, left: int) -> int:
         """How many entries are like the one at start:end but for the text of the key and the data of arrays."""
         code, arrays, stride = self.byte(start), self.arrays[mark:], end - start
-        if not 0xA0 < code < 0xC0 or any(one is None for _, _, one in arrays):
+        if not 0xA0 < code < 0xC0 or any(one is None or one.ndim == _MOST_AXES for _, _, one in arrays):
             return 1
         ends = [0, 1 + (code & 31), *(b - start for _, b, _ in arrays)]
         starts = [1, *(a - start for a, _, _ in arrays), stride]
@@ -238,7 +236,7 @@ class _Decoder:
         first, stride, index = next(reversed(state.values())), end - start, len(state) - 1
         columns = {id(one): self.views(a, stride, rows, one) for a, _, one in self.arrays[mark:]}
         self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
-        run = Run(index, rows, first, columns)
+        run = Run(index, rows, first, columns, of=state)
         keys = self.keys(start + 1, stride, rows, self.byte(start) & 31, index)
         spelled = self.runs is None or keys != index_keys(index + rows)[index : index + rows]
         state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
@@ -250,7 +248,8 @@ class _Decoder:
         """The texts of keys that begin a stride from each other; quick where they count on from `index`."""
         column = self.column(at, stride, rows, np.dtype(f"V{size}"), ())
         expected = index_keys(index + rows)[index : index + rows]
-        if column.tobytes() == "".join(expected).encode():
+        same_width = len(expected[0]) == len(expected[-1]) == size  # "9", "10" would pass for "91" and "0…"
+        if same_width and column.tobytes() == "".join(expected).encode():
             return expected
         return [self.text(at + row * stride, size)[0] for row in range(rows)]
 
@@ -262,6 +261,8 @@ class _Decoder:
         return np.ndarray((rows, *shape), dtype, self.view, at, (stride, *strides[: len(shape)]))
 
     def views(self, at: int, stride: int, rows: int, first: Any) -> list[HostArray]:
+        if not first.size:  # its other lengths times the rows could be over numpy's limit
+            return [first] * rows
         if first.shape:
             return [first, *self.column(at, stride, rows, first.dtype, first.shape)[1:]]
         return [first, *(one.reshape(()) for one in self.column(at, stride, rows, first.dtype, (1,))[1:])]
@@ -270,18 +271,31 @@ class _Decoder:
         """An array that was stored in parts: the one case where data is copied."""
         self.arrays.append((at, at, None))
         if set(state) != {CHUNKED, "shape", "chunks"}:
-            raise _Damaged(f"expected a chunked array, got the keys {sorted(map(repr, state))}", at)
-        shape, parts = (_in_order(state[key]) for key in ("shape", "chunks"))
-        if shape is None or not all(type(length) is int and length >= 0 for length in shape):
+            raise _Damaged(f"expected a chunked array, got the keys {_shown(list(state))}", at)
+        shape, parts = (_in_order(self.spelled(state[key])) for key in ("shape", "chunks"))
+        if shape is None or len(shape) > _MOST_AXES or not all(type(one) is int and one >= 0 for one in shape):
             raise _Damaged("expected the shape of a chunked array, got something else", at)
         if not parts or not all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts):
             raise _Damaged("expected the parts of a chunked array, got something else", at)
         size = sum(part.size for part in parts)
         if len({part.dtype for part in parts}) != 1 or size != prod(shape):
-            raise _Damaged(f"expected parts of one dtype for shape {shape}, got {size} elements", at)
-        whole: HostArray = np.concatenate(parts).reshape(shape)
+            raise _Damaged(f"expected parts of one dtype for shape {_shown(shape)}, got {size} elements", at)
+        try:
+            whole: HostArray = np.concatenate(parts).reshape(shape)
+        except ValueError as error:  # lengths over numpy's limit beside a 0
+            raise _Damaged(f"expected a shape, got {_shown(shape)} ({error})", at) from None
         whole.flags.writeable = False
         return whole
+
+    def spelled(self, state: object) -> object:
+        """A dict with all its items, where it holds runs."""
+        found = self.runs.pop(id(state), None) if self.runs else None
+        if found is None or not isinstance(state, dict):
+            return state
+        values = list(state.values())
+        for run in found:
+            values[run.start : run.start + run.count] = repeat_like(run)
+        return dict(zip(state, values, strict=True))
 
     def extension(self, at: int, code: int) -> tuple[Any, int]:
         if code in _FIXED_EXT:
@@ -301,11 +315,17 @@ class _Decoder:
             self.arrays.pop()
             return array[()], end
         if kind == COMPLEX:
-            parts, stop = self.value(start, MAX_DEPTH - 1)
-            if stop != end or type(parts) is not list or [type(part) for part in parts] != [float, float]:
-                raise _Damaged("expected a complex number, got something else", start)
-            return complex(*parts), end
+            return self.complex_number(start, end), end
         raise _Damaged(f"expected extension type 1, 2 or 3, got {kind - 256 if kind > 127 else kind}", at)
+
+    def complex_number(self, start: int, end: int) -> complex:
+        parts, at = [], start + 1
+        while at < end and self.byte(start) == 0x92 and self.byte(at) in (0xCA, 0xCB):
+            part, at = self.value(at, MAX_DEPTH)
+            parts.append(part)
+        if at != end or len(parts) != 2:
+            raise _Damaged("expected a complex number, got something else", start)
+        return complex(*parts)
 
     def array(self, start: int, end: int) -> HostArray:
         """[shape, dtype name, bytes] that must end where the extension does."""
@@ -318,19 +338,22 @@ class _Decoder:
         """What is before the data of an array, checked: its bytes, shape and dtype."""
         if self.byte(start) != 0x93:
             raise _Damaged("expected an array's shape, dtype and data, got something else", start)
-        shape, at = self.value(start + 1, MAX_DEPTH - 1)
-        if type(shape) is not list or not all(type(length) is int and length >= 0 for length in shape):
-            raise _Damaged(f"expected a shape, got {_shown(shape)}", start + 1)
-        name, at = self.value(at, MAX_DEPTH - 1)
+        shape, named = self.shape(start + 1)
+        code = self.byte(named)
+        if not 0xA0 <= code < 0xC0 and code not in (0xD9, 0xDA, 0xDB):
+            raise _Damaged("expected the name of a dtype, got something else", named)
+        name, at = self.value(named, MAX_DEPTH)
         dtype = _dtype(name)
         if dtype is None:
-            raise _Damaged(f"expected the name of a dtype, got {_shown(name)}", at)
+            raise _Damaged(f"expected the name of a dtype, got {_shown(name)}", named)
         code = self.byte(at)
         if code not in (0xC4, 0xC5, 0xC6):
             raise _Damaged("expected the data of an array, got something else", at)
         data, count = self.length(at, code - 0xC4)
-        if data + count != end or count != prod(shape) * dtype.itemsize:
+        if count != prod(shape) * dtype.itemsize:
             raise _Damaged(f"expected {prod(shape) * dtype.itemsize} bytes for {dtype}{shape}, got {count}", at)
+        if data + count != end:
+            raise _Damaged(f"expected an array that ends with its extension at {end}, got one up to {data + count}", at)
         try:
             np.ndarray(shape, dtype, self.view, data)
         except (ValueError, OverflowError) as error:  # too many axes, or lengths over numpy's limit beside a 0
@@ -339,16 +362,42 @@ class _Decoder:
         self.heads[end - start, found[0][:_PREFIX]] = found
         return found
 
+    def shape(self, start: int) -> tuple[list[int], int]:
+        code = self.byte(start)
+        if 0x90 <= code < 0xA0:
+            at, count = start + 1, code & 15
+        elif code in (0xDC, 0xDD):
+            at, count = self.length(start, code - 0xDB)
+        else:
+            raise _Damaged("expected a shape, got something else", start)
+        if count > _MOST_AXES:  # before anything is multiplied: the product could have millions of digits
+            raise _Damaged(f"expected at most {_MOST_AXES} axes, got {count}", start)
+        shape = []
+        for _ in range(count):
+            code = self.byte(at)
+            if code < 0x80:
+                shape.append(code)
+                at += 1
+                continue
+            if code not in _NUMBERS and code < 0xE0:
+                raise _Damaged("expected a length, got something else", at)
+            length, after = self.value(at, MAX_DEPTH)
+            if type(length) is not int or length < 0:
+                raise _Damaged(f"expected a length, got {length}", at)
+            shape.append(length)
+            at = after
+        return shape, at
+
 
 _uint8 = np.dtype("uint8")
+_KEYS: Final = (str, bytes, int)  # not floats or complex numbers: of those, many can be made that hash alike
+_MOST_AXES: Final = 64  # numpy's limit
 _dtypes: dict[str, "np.dtype[Any]"] = {name: one.numpy for name, one in BY_NAME.items()}
-_OTHER_NAMES: Final = re.compile(r"float128|complex256|void\d{1,6}|(datetime|timedelta)64(\[\d{0,6}[A-Za-z]{1,3}\])?")
+_OTHER_NAMES: Final = re.compile(r"float128|complex256|(datetime|timedelta)64(\[([1-9]\d{0,5})?[A-Za-z]{1,3}\])?")
 
 
-def _dtype(name: object) -> "np.dtype[Any] | None":
+def _dtype(name: str) -> "np.dtype[Any] | None":
     """A dtype by the name that numpy gives it; never one that holds objects."""
-    if type(name) is not str:
-        return None
     if name not in _dtypes and _OTHER_NAMES.fullmatch(name):
         try:
             _dtypes[name] = np.dtype(name)
@@ -362,6 +411,10 @@ def _in_order(state: object) -> list[Any] | None:
     if type(state) is not dict or set(state) != {str(index) for index in range(len(state))}:
         return None
     return [state[str(index)] for index in range(len(state))]
+
+
+def _step(key: str | bytes | int) -> str | int:
+    return key if type(key) is int or (type(key) is str and len(key) <= 80) else _shown(key)
 
 
 def _shown(value: object) -> str:
