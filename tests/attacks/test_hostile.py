@@ -13,7 +13,8 @@ from jaxtyping import Int8
 from tests.attacks import hostile
 from treaty.generator import load
 from treaty.runtime import CorruptCheckpointError, from_bytes, restore
-from treaty.runtime.formats._msgpack_decode import Runs, decode
+from treaty.runtime.formats._msgpack_decode import decode
+from treaty.runtime.formats._msgpack_runs import Runs
 from treaty.runtime.formats.msgpack import read_file
 from treaty.schema import state
 

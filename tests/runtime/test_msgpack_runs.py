@@ -30,7 +30,8 @@ from treaty.runtime import (
     to_state_dict,
 )
 from treaty.runtime._bytes import join_pieces
-from treaty.runtime.formats._msgpack_decode import Runs, decode
+from treaty.runtime.formats._msgpack_decode import decode
+from treaty.runtime.formats._msgpack_runs import Runs
 from treaty.runtime.formats.msgpack import pack
 from treaty.schema import TreatyError, field, state
 

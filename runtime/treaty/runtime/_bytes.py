@@ -11,8 +11,9 @@ from treaty.runtime._explain import explain as walk
 from treaty.runtime._files import read_buffer, write_pieces
 from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
 from treaty.runtime._state_dict import Into, from_state_dict
-from treaty.runtime.formats._msgpack_decode import Runs, decode
+from treaty.runtime.formats._msgpack_decode import decode
 from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, Piece, encode, join
+from treaty.runtime.formats._msgpack_runs import Runs
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
