@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from treaty.runtime._checkpoint import save as save
     from treaty.runtime._errors import CodecError as CodecError
     from treaty.runtime._errors import CorruptCheckpointError as CorruptCheckpointError
+    from treaty.runtime._errors import IncompleteCheckpointError as IncompleteCheckpointError
     from treaty.runtime._errors import LeafError as LeafError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
@@ -31,6 +32,7 @@ _HOME: Final = {
     "save": "_checkpoint",
     "CodecError": "_errors",
     "CorruptCheckpointError": "_errors",
+    "IncompleteCheckpointError": "_errors",
     "LeafError": "_errors",
     "Mismatch": "_errors",
     "StateMismatchError": "_errors",

@@ -37,6 +37,10 @@ class CorruptCheckpointError(TreatyError, ValueError):
     """Stored bytes are damaged, cut off, or were never a checkpoint. The message says where."""
 
 
+class IncompleteCheckpointError(TreatyError):
+    """There is no committed checkpoint: nothing is there, or a save into it never finished."""
+
+
 class LeafError(TreatyError, ValueError):
     """A tree of `treaty.runtime.leaves` cannot be stored, found or placed as asked. The message names the leaf."""
 
