@@ -33,7 +33,7 @@ class Difference:
 
 def compare(one: Mapping[str, Any], other: Mapping[str, Any], rtol: float = 0.0, atol: float = 0.0) -> list[Difference]:
     """All leaves that differ by more than `atol + rtol * abs(right)`, or in shape, dtype or kind."""
-    left, right = dict(flatten(one)), dict(flatten(other))
+    left, right = leaves(one), leaves(other)
     found = []
     for path in [*left, *(path for path in right if path not in left)]:
         if path not in left or path not in right:
@@ -44,6 +44,11 @@ def compare(one: Mapping[str, Any], other: Mapping[str, Any], rtol: float = 0.0,
         if difference is not None:
             found.append(difference)
     return found
+
+
+def leaves(tree: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    """The leaves by path. A numpy scalar is an array without axes: not every format tells them apart."""
+    return {path: np.asarray(leaf) if isinstance(leaf, np.generic) else leaf for path, leaf in flatten(tree)}
 
 
 def same_bytes(one: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from attrs import frozen
 
-from treaty.runtime._compare import describe, nbytes_of, same_bytes
+from treaty.runtime._compare import describe, leaves, nbytes_of, same_bytes
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
 from treaty.runtime._files import sync_directory
 from treaty.runtime._keymap import to_fields, to_stored
@@ -77,18 +77,18 @@ def convert(
         tree = _laid_out(contents.tree, cls, mapped, sizes or {})
         written = folder / "new" / place.name
         written.parent.mkdir()
-        options = formats.Options(contents.metadata, max_shard_bytes, None if mapped and mapped.reverse else cls)
+        written_as = None if mapped is not None and mapped.reverse else cls
+        options = formats.Options(contents.metadata, max_shard_bytes, written_as)
         with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance:
             formats.FORMATS[to].write(written, _counted(tree, advance), options)
-            check_equal(tree, formats.read(written, to, folder).tree, advance)
+            check_equal(tree, formats.read(written, to, folder, written_as).tree, advance)
         _take_place(folder, written, place, to)
-    leaves = sum(1 for _ in flatten(tree))
-    return Converted(name, to, leaves, nbytes_of(tree))
+    return Converted(name, to, sum(1 for _ in flatten(tree)), nbytes_of(tree))
 
 
 def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], advance: Callable[[int], None]) -> None:
     """Every leaf, bit by bit."""
-    left, right = dict(flatten(expected)), dict(flatten(found))
+    left, right = leaves(expected), leaves(found)
     problems = [f"expected nothing, got {describe(right[path])} at {show_keys(path)}" for path in right.keys() - left]
     for path, leaf in left.items():
         if path not in right:

@@ -36,11 +36,16 @@ def restore_tree(tree: dict[str, Any], target: Any, dims: Mapping[str, int] | No
     """Build `target`, a class or template, from a state dict with lazy arrays."""
     is_class = isinstance(target, type) or hasattr(target, "__origin__")
     schema = (codec_of_class(target) if is_class else codec_of_instance(target)).schema
-    fitted = _Fitter(schema).type(ir.Node(schema.root), tree)
+    fitted = fit(schema, tree)
     found = explain(target, map_arrays(shape_of, fitted), dims=dims)
     if found:
         raise StateMismatchError(found)
     return from_state_dict(target, read_arrays(fitted), dims=dims, into=into)
+
+
+def fit(schema: Schema, tree: dict[str, Any]) -> Any:
+    """The tree in the forms that a schema knows, where another format has no word for the difference."""
+    return _Fitter(schema).type(ir.Node(schema.root), tree)
 
 
 def read_arrays(tree: Any) -> Any:
@@ -85,9 +90,7 @@ def shape_of(leaf: LazyArray) -> Any:
 
 @frozen
 class _Fitter:
-    """Gives a foreign tree the forms that a schema knows, where the other format has no word for the difference.
-
-    A stored scalar may be a Python number, a numpy scalar or an array; an empty node may have become None or nothing;
+    """A stored scalar may be a Python number, a numpy scalar or an array; an empty node may have become None or nothing;
     a NamedTuple may have been stored by position. What fits in no way is left for `explain`.
     """
 

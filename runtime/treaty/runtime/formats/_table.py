@@ -14,7 +14,8 @@ from treaty.runtime._leaves import tree as eformer
 from treaty.runtime._leaves.paths import INDEX as EFORMER_INDEX
 from treaty.runtime._registry import codec_of_class
 from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
-from treaty.runtime.formats import msgpack, safetensors
+from treaty.runtime.formats import msgpack, npz, orbax, safetensors
+from treaty.runtime.formats._orbax_find import METADATA, STEP_METADATA, TEMPORARY
 from treaty.schema import Schema
 
 _SHARD_INDEX: Final = ".safetensors.index.json"
@@ -43,7 +44,7 @@ class Format:
 
     suffixes: tuple[str, ...]
     is_at: Callable[[Path], bool]
-    read: Callable[[Path, Path, Any], Contents]
+    read: Callable[[Path, Path, Schema | None], Contents]
     write: Callable[[Path, dict[str, Any], Options], None]
 
 
@@ -60,14 +61,17 @@ def recognise(path: Path) -> str:
 def meant(path: Path) -> str:
     """The name of the format that a path asks for by its suffix; other paths are directories of Treaty."""
     for name, format in FORMATS.items():
-        if path.name.endswith(format.suffixes):
+        if format.suffixes and path.name.endswith(format.suffixes):
             return name
     return DEFAULT
 
 
 def read(path: Path, name: str, folder: Path, cls: Any = None) -> Contents:
-    """The checkpoint at `path`; sequences become dicts with the keys "0", "1", …, as in every state dict."""
-    found = FORMATS[name].read(path, folder, cls)
+    """The checkpoint at `path`; sequences become dicts with the keys "0", "1", …, as in every state dict.
+
+    With `cls`, what the format leaves open is as its schema says.
+    """
+    found = FORMATS[name].read(path, folder, None if cls is None else codec_of_class(cls).schema)
     tree = _state_dict(found.tree, ())
     if type(tree) is not dict:
         raise CorruptCheckpointError(f"expected a tree, got {type(tree).__name__} in {path}")
@@ -98,7 +102,7 @@ def _is_msgpack(path: Path) -> bool:
     return bool(start) and (path.name.endswith(_MSGPACK) or start[0] & 0xF0 == 0x80 or start[0] in (0xDE, 0xDF))
 
 
-def _read_msgpack(path: Path, folder: Path, cls: Any) -> Contents:
+def _read_msgpack(path: Path, folder: Path, schema: Schema | None) -> Contents:
     return Contents(msgpack.read_tree(path, folder))
 
 
@@ -122,8 +126,7 @@ def _safetensors_file(path: Path) -> Path | None:
     return path if _starts(path)[8:9] == b"{" else None
 
 
-def _read_safetensors(path: Path, folder: Path, cls: Any) -> Contents:
-    schema: Schema | None = None if cls is None else codec_of_class(cls).schema
+def _read_safetensors(path: Path, folder: Path, schema: Schema | None) -> Contents:
     return Contents(*safetensors.load(_safetensors_file(path) or path, schema=schema))
 
 
@@ -132,12 +135,40 @@ def _write_safetensors(path: Path, tree: dict[str, Any], options: Options) -> No
     safetensors.dump(path, tree, max_shard_bytes=options.max_shard_bytes, metadata=metadata)
 
 
-def _read_eformer(path: Path, folder: Path, cls: Any) -> Contents:
+def _read_eformer(path: Path, folder: Path, schema: Schema | None) -> Contents:
     return Contents(eformer.read_tree(path))
 
 
 def _write_eformer(path: Path, tree: dict[str, Any], options: Options) -> None:
     eformer.write_tree(path, tree)
+
+
+def _is_npz(path: Path) -> bool:
+    return _starts(path)[:4] in (b"PK\3\4", b"PK\5\6")
+
+
+def _read_npz(path: Path, folder: Path, schema: Schema | None) -> Contents:
+    return Contents(npz.read_tree(path, schema=schema))
+
+
+def _write_npz(path: Path, tree: dict[str, Any], options: Options) -> None:
+    npz.write(path, tree)
+
+
+def _is_orbax(path: Path) -> bool:
+    """An item, a step of items, or a directory of steps; also one that was never finished, so that this is said."""
+    if not path.is_dir():
+        return False
+    signs = [f"{above}{name}" for above in ("", "*/", "*/*/") for name in (METADATA, STEP_METADATA)]
+    return any(any(path.glob(sign)) for sign in [*signs, f"*{TEMPORARY}*"]) or TEMPORARY in path.name
+
+
+def _read_orbax(path: Path, folder: Path, schema: Schema | None) -> Contents:
+    return Contents(orbax.read_tree(path, schema=schema))
+
+
+def _write_orbax(path: Path, tree: dict[str, Any], options: Options) -> None:
+    orbax.write(path, tree, cls=options.cls)
 
 
 _MSGPACK: Final = (".msgpack", ".msgpack.gz", ".msgpack.zst")
@@ -148,6 +179,8 @@ FORMATS: Final[Mapping[str, Format]] = {
         (".safetensors",), lambda path: _safetensors_file(path) is not None, _read_safetensors, _write_safetensors
     ),
     "eformer": Format((), lambda path: (path / EFORMER_INDEX).is_file(), _read_eformer, _write_eformer),
+    "orbax": Format((), _is_orbax, _read_orbax, _write_orbax),
+    "npz": Format((".npz",), _is_npz, _read_npz, _write_npz),
     "msgpack": Format(_MSGPACK, _is_msgpack, _read_msgpack, _write_msgpack),
 }
 DEFAULT: Final = "treaty"

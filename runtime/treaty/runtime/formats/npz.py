@@ -18,13 +18,14 @@ import numpy as np
 from treaty.runtime._arrays import write_key
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._lazy_restore import MaybeScalar, map_arrays, restore_tree
+from treaty.runtime._lazy_restore import MaybeScalar, fit, map_arrays, restore_tree
 from treaty.runtime._state_dict import Into
 from treaty.runtime._untyped import write_untyped
 from treaty.runtime.formats import _json_values
 from treaty.runtime.formats._npz_archive import read_archive, write_archive
 from treaty.runtime.formats._npz_names import join, split
 from treaty.runtime.formats._safetensors_header import parse_json
+from treaty.schema import Schema
 from treaty.schema.dtypes import BY_NAME
 
 _T = TypeVar("_T")
@@ -34,8 +35,11 @@ _ESCAPED_NOTE: Final = "%5F_treaty__"  # of a key of that name
 _DEPTH: Final = 400
 
 
-def read_tree(path: _PathLike) -> dict[str, Any]:
-    """The state dict in a file, arrays as LazyArray: views of the mapped file where they are not compressed."""
+def read_tree(path: _PathLike, *, schema: Schema | None = None) -> dict[str, Any]:
+    """The state dict in a file, arrays as LazyArray: views of the mapped file where they are not compressed.
+
+    A `schema` decides what np.savez forgets.
+    """
     arrays = read_archive(path)
     note: dict[str, Any] = {}
     if _NOTE in arrays:
@@ -46,7 +50,8 @@ def read_tree(path: _PathLike) -> dict[str, Any]:
         _insert(tree, keys, _as_noted(array, note.get("dtypes", {}).get(name), keys))
     for keys, value in note.get("values", ()):
         _insert(tree, keys, _json_values.decode(value, keys))
-    return tree
+    fitted: dict[str, Any] = tree if schema is None else fit(schema, map_arrays(_maybe_scalar, tree))
+    return fitted
 
 
 @overload

@@ -5,24 +5,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from treaty.runtime._lazy_restore import python_scalars, restore_tree
+from treaty.runtime._lazy_restore import fit, python_scalars, restore_tree
 from treaty.runtime._state_dict import Into
 from treaty.runtime.formats._orbax_find import find_item
 from treaty.runtime.formats._orbax_read import read_item
 from treaty.runtime.formats._orbax_tree import leaves_of
 from treaty.runtime.formats._orbax_write import write_item
+from treaty.schema import Schema
 
 _T = TypeVar("_T")
 _PathLike = str | os.PathLike[str]
 
 
-def read_tree(path: _PathLike, *, step: int | None = None, item: str | None = None) -> dict[str, Any]:
+def read_tree(
+    path: _PathLike, *, step: int | None = None, item: str | None = None, schema: Schema | None = None
+) -> dict[str, Any]:
     """The state dict of an item: sequences by "0", "1", …, arrays as LazyArray, PRNG keys as {"impl", "data"}.
 
     `path` is the item, a step with one item or with the one that `item` names, or a CheckpointManager's directory, of
-    which the last committed step is taken unless `step` is given.
+    which the last committed step is taken unless `step` is given. A `schema` decides what Orbax leaves open.
     """
-    tree: dict[str, Any] = python_scalars(read_item(find_item(Path(path), step, item)))
+    found = read_item(find_item(Path(path), step, item))
+    tree: dict[str, Any] = python_scalars(found) if schema is None else fit(schema, found)
     return tree
 
 
