@@ -14,7 +14,7 @@ from treaty.runtime._leaves.read import Reading
 from treaty.runtime._leaves.store import Store, naming
 from treaty.runtime._trees import flatten
 
-_HELD: Final = 2**24  # bytes that are read before they are written
+_HELD: Final = 2**23  # bytes that are read before they are written
 
 
 def read_tree(path: Path) -> Any:
