@@ -33,6 +33,10 @@ class CorruptCheckpointError(TreatyError, ValueError):
     """Stored bytes are damaged, cut off, or were never a checkpoint. The message says where."""
 
 
+class IncompleteCheckpointError(TreatyError):
+    """There is no committed checkpoint: nothing is there, or a save into it never finished."""
+
+
 class CodecError(TreatyError):
     """There is no generated code for a class, or it is stale. The message names the command to run."""
 

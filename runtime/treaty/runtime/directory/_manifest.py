@@ -1,0 +1,268 @@
+"""The manifest of a directory checkpoint: what is stored, where, and the checksum of every byte of it.
+
+`docs/directory-format.md` states the format. Nothing here needs JAX, TensorStore or the user's code, and nothing in a
+manifest is believed before it was checked: names have fixed forms, so no path can lead out of the directory.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+from attrs import frozen
+
+from treaty.runtime._errors import CorruptCheckpointError, Path, show_path
+from treaty.runtime.directory._hash import checksum, is_checksum
+from treaty.schema import Schema, SchemaError, TreatyError
+from treaty.schema.dtypes import BY_NAME
+
+NAME: Final = "treaty.json"
+VERSION: Final = 1
+VALUES: Final = "values.msgpack"
+DATA: Final = re.compile(r"data-[0-9a-f]{16}\Z")
+SMALL: Final = re.compile(r"small-(0|[1-9][0-9]{0,8})\.msgpack\Z")
+
+_TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
+_TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
+_KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
+
+
+@frozen
+class File:
+    """A MessagePack file that holds whole leaves, by their number."""
+
+    name: str
+    size: int
+    checksum: str
+
+
+@frozen
+class Leaf:
+    """One leaf of the state dict. `dtype` is None for what is not an array; `file` is None for a TensorStore array."""
+
+    path: tuple[str, ...]
+    dtype: str | None = None
+    shape: tuple[int, ...] = ()
+    file: int | None = None
+    chunks: tuple[int, ...] = ()
+    checksums: tuple[str, ...] = ()  # of the chunks, in row-major order
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.dtype is None else math.prod(self.shape) * BY_NAME[self.dtype].numpy.itemsize
+
+    @property
+    def chunk_bytes(self) -> int:
+        return 0 if self.dtype is None else math.prod(self.chunks) * BY_NAME[self.dtype].numpy.itemsize
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """How many chunks there are along each axis. Chunks divide the array evenly."""
+        return tuple(size // chunk for size, chunk in zip(self.shape, self.chunks, strict=True))
+
+
+@frozen(slots=False)
+class Manifest:
+    """All that a checkpoint says about itself."""
+
+    data: str  # the directory, beside the manifest, that holds everything else
+    schema: Schema
+    dims: Mapping[str, int]
+    metadata: Mapping[str, Any]
+    files: tuple[File, ...]
+    leaves: tuple[Leaf, ...]
+
+    def to_bytes(self) -> bytes:
+        body = {
+            "treaty": "directory",
+            "version": VERSION,
+            "data": self.data,
+            "schema": json.loads(self.schema.to_json()),
+            "digest": self.schema.digest,
+            "dims": dict(self.dims),
+            "metadata": dict(self.metadata),
+            "files": [{"name": one.name, "size": one.size, "checksum": one.checksum} for one in self.files],
+            "leaves": [_leaf_to_data(leaf) for leaf in self.leaves],
+        }
+        text = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()[:-1]
+        return text + f',"checksum":"{checksum(text)}"}}\n'.encode()
+
+
+def parse(content: bytes, where: str) -> Manifest:
+    """A manifest from its bytes, or a CorruptCheckpointError that says what is wrong at `where`."""
+    parser = _Parser(where)
+    data = parser.load(content)
+    leaves = tuple(map(parser.leaf, parser.items(data["leaves"], "leaves")))
+    files = tuple(map(parser.file, parser.items(data["files"], "files")))
+    parser.agree(files, leaves)
+    return Manifest(
+        data=parser.matching(data["data"], DATA, "data"),
+        schema=parser.schema(data["schema"], data["digest"]),
+        dims={parser.text(name, "dims"): parser.count(size, "dims") for name, size in parser.map(data, "dims")},
+        metadata=dict(parser.map(data, "metadata")),
+        files=files,
+        leaves=leaves,
+    )
+
+
+@frozen
+class _Parser:
+    where: str
+
+    def wrong(self, expected: str, got: object, at: str) -> NoReturn:
+        raise CorruptCheckpointError(f"expected {expected}, got {str(got)[:80]} at {at} of {self.where}")
+
+    def load(self, content: bytes) -> dict[str, Any]:
+        trailer = _TRAILER.search(content, max(0, len(content) - _TRAILER_SIZE))
+        if trailer is None:
+            self.wrong("a manifest that ends with its checksum", f"{len(content)} bytes that do not", "the end")
+        found = checksum(memoryview(content)[: trailer.start()])
+        if found != trailer[1].decode():
+            self.wrong(f"checksum {trailer[1].decode()}", found, "the manifest")
+        try:
+            data = json.loads(content, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            self.wrong("JSON", error, "the manifest")
+        if type(data) is not dict or data.get("treaty") != "directory":
+            self.wrong("the manifest of a Treaty directory", type(data).__name__, "the manifest")
+        if data.get("version") != VERSION:
+            raise TreatyError(
+                f"expected directory format {VERSION}, got {str(data.get('version'))[:20]} at {self.where}; "
+                "it was written by another version of Treaty"
+            )
+        if data.keys() != _KEYS:
+            self.wrong(f"the keys {', '.join(sorted(_KEYS))}", ", ".join(sorted(data)), "the manifest")
+        return data
+
+    def leaf(self, data: Any) -> Leaf:
+        if type(data) is not dict:
+            self.wrong("an object", type(data).__name__, "leaves")
+        path = tuple(self.text(key, "a leaf's path") for key in self.items(data.get("path"), "a leaf's path"))
+        at = show_path(path)
+        keys = data.keys()
+        if keys == {"path", "file"}:
+            return Leaf(path, file=self.count(data["file"], at))
+        if keys not in ({"path", "dtype", "shape", "file"}, {"path", "dtype", "shape", "chunks", "checksums"}):
+            self.wrong("a leaf", f"the keys {', '.join(sorted(data))}", at)
+        if data["dtype"] not in BY_NAME:
+            self.wrong("a dtype", data["dtype"], at)
+        shape = self.shape(data["shape"], at)
+        if "file" in data:
+            return Leaf(path, data["dtype"], shape, file=self.count(data["file"], at))
+        chunks = self.shape(data["chunks"], at)
+        sums = tuple(self.items(data["checksums"], at))
+        if len(chunks) != len(shape) or 0 in chunks or any(n % c for n, c in zip(shape, chunks, strict=True)):
+            self.wrong(f"chunks that divide {list(shape)}", list(chunks), at)
+        leaf = Leaf(path, data["dtype"], shape, chunks=chunks, checksums=sums)
+        if len(sums) != math.prod(leaf.grid) or not all(map(is_checksum, sums)):
+            self.wrong(f"{math.prod(leaf.grid)} checksums", len(sums), at)
+        return leaf
+
+    def file(self, data: Any) -> File:
+        if type(data) is not dict or data.keys() != {"name", "size", "checksum"}:
+            self.wrong("name, size and checksum", data, "files")
+        name = data["name"]
+        if name != VALUES and (type(name) is not str or SMALL.match(name) is None):
+            self.wrong("the name of a MessagePack file", name, "files")
+        if not is_checksum(data["checksum"]):
+            self.wrong("a checksum", data["checksum"], name)
+        return File(name, self.count(data["size"], name), data["checksum"])
+
+    def agree(self, files: tuple[File, ...], leaves: tuple[Leaf, ...]) -> None:
+        """Names and paths are each there once, and no leaf lies inside another."""
+        if len({file.name for file in files}) != len(files):
+            self.wrong("each file once", "one twice", "files")
+        seen: set[tuple[str, ...]] = {leaf.path for leaf in leaves}
+        inner = {leaf.path[:depth] for leaf in leaves for depth in range(len(leaf.path))}
+        if len(seen) != len(leaves) or not seen.isdisjoint(inner):
+            self.wrong("each path once", "one twice, or a leaf inside another", "leaves")
+        for leaf in leaves:
+            if leaf.file is not None:
+                if leaf.file >= len(files):
+                    self.wrong(f"one of {len(files)} files", f"file {leaf.file}", show_path(leaf.path))
+                if (leaf.dtype is None) != (files[leaf.file].name == VALUES):
+                    self.wrong("arrays and values in their own files", files[leaf.file].name, show_path(leaf.path))
+
+    def schema(self, data: Any, digest: Any) -> Schema:
+        try:
+            schema = Schema.from_json(json.dumps(data))
+            found = schema.digest
+        except (SchemaError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            self.wrong("a schema", error, "schema")
+        if found != digest:
+            self.wrong(f"digest {digest}", found, "schema")
+        return schema
+
+    def items(self, data: Any, at: str) -> list[Any]:
+        if type(data) is not list:
+            self.wrong("an array", type(data).__name__, at)
+        return data
+
+    def map(self, data: Any, at: str) -> list[tuple[str, Any]]:
+        if type(data[at]) is not dict:
+            self.wrong("an object", type(data[at]).__name__, at)
+        return list(data[at].items())
+
+    def text(self, data: Any, at: str) -> str:
+        if type(data) is not str:
+            self.wrong("a string", type(data).__name__, at)
+        return data
+
+    def matching(self, data: Any, form: "re.Pattern[str]", at: str) -> str:
+        if type(data) is not str or form.match(data) is None:
+            self.wrong(f"a name like {form.pattern}", data, at)
+        return data
+
+    def count(self, data: Any, at: str) -> int:
+        if type(data) is not int or not 0 <= data < 1 << 63:
+            self.wrong("a count", data, at)
+        return data
+
+    def shape(self, data: Any, at: str) -> tuple[int, ...]:
+        return tuple(self.count(size, at) for size in self.items(data, at))
+
+
+def nest(entries: "list[tuple[tuple[str, ...], Any]]") -> Any:
+    """Leaves by path as nested dicts, in their order."""
+    tree: dict[str, Any] = {}
+    for path, leaf in entries:
+        if not path:
+            return leaf
+        node = tree
+        for key in path[:-1]:
+            node = node.setdefault(key, {})
+        node[path[-1]] = leaf
+    return tree
+
+
+def shown(path: tuple[str, ...]) -> str:
+    """A stored path for messages: `("blocks", "3", "up")` -> `$.blocks[3].up`."""
+    steps: Path = tuple(int(key) if key.isdecimal() and key.isascii() and len(key) < 10 else key for key in path)
+    return show_path(steps)
+
+
+def _leaf_to_data(leaf: Leaf) -> dict[str, Any]:
+    if leaf.dtype is None:
+        return {"path": leaf.path, "file": leaf.file}
+    if leaf.file is not None:
+        return {"path": leaf.path, "dtype": leaf.dtype, "shape": leaf.shape, "file": leaf.file}
+    return {
+        "path": leaf.path,
+        "dtype": leaf.dtype,
+        "shape": leaf.shape,
+        "chunks": leaf.chunks,
+        "checksums": leaf.checksums,
+    }
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        raise ValueError("a key that is there twice")
+    return data
+
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text}, which is not JSON")
