@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.tree_util import Partial as Partial
 
+from treaty.runtime import _alike, _instances
 from treaty.runtime import _errors as errors
-from treaty.runtime import _instances
 from treaty.runtime import _registry as registry
 from treaty.runtime._arrays import Array0 as Array0
 from treaty.runtime._arrays import Array1 as Array1
@@ -116,9 +116,11 @@ def constructor(cls: Callable[_P, _T]) -> Callable[_P, _T]:
     return cast("Callable[_P, _T]", _instances.constructor(cast(type, get_origin(cls) or cls)))
 
 
-def indexed(items: Iterable[_T]) -> dict[str, _T]:
-    """A sequence in state-dict form: keys "0", "1", …"""
+def indexed(items: Iterable[_T], write: Callable[[_T], _R] | None = None) -> dict[str, Any]:
+    """A sequence in state-dict form, keys "0", "1", …, with its items written by `write`."""
     values = items if isinstance(items, (list, tuple)) else list(items)
+    if write is not None:
+        return _alike.write_each(values, write, _keys(len(values)))
     return dict(zip(_keys(len(values)), values, strict=False))
 
 
@@ -139,7 +141,12 @@ def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
     """The items of a sequence in order."""
     if type(state) is not dict or (length is not None and len(state) != length):
         raise Mismatch
-    return [state[key] for key in _keys(len(state))[: len(state)]]
+    return _alike.with_runs([state[key] for key in _keys(len(state))[: len(state)]], state)
+
+
+def each(read: Callable[Concatenate[_T, _P], _R], items: list[_T], /, *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
+    """`read(item, ...)` for every item."""
+    return _alike.read_each(lambda item: read(item, *args, **kwargs), items)
 
 
 def entries(state: Mapping[str, _T], length: int | None = None) -> Mapping[str, _T]:

@@ -1,0 +1,134 @@
+"""Files that are whole or not there: written beside their place, fsynced, and renamed; read through a map."""
+
+import errno
+import gzip
+import mmap
+import os
+import secrets
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+import numpy as np
+
+from treaty.runtime._errors import CorruptCheckpointError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_BUFFERS: Final = 1024  # in one writev; what every system takes
+_BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds what it holds
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[int]:
+    """A descriptor of a new file that takes the place of `path` when all went well; otherwise that stays as it is."""
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(6)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+    try:
+        try:
+            yield descriptor
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, place)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(place.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory last through a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_pieces(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
+    """Write buffers one after the other, compressed if the suffix says so; none is copied or joined in memory."""
+    compressor = _COMPRESSORS.get(Path(path).suffix)
+    with replacing(path) as descriptor:
+        if compressor is not None:
+            with os.fdopen(descriptor, "wb", closefd=False) as file, compressor(file, "wb") as stream:
+                for block in _blocks(pieces):
+                    stream.write(block)
+            return
+        _reserve(descriptor, sum(map(_length, pieces)))
+        for start in range(0, len(pieces), _BUFFERS):
+            _write_all(descriptor, pieces[start : start + _BUFFERS])
+
+
+def read_buffer(path: str | os.PathLike[str]) -> Any:
+    """The contents of a file: a map of it, or, if the suffix says that it is compressed, memory."""
+    compressor = _COMPRESSORS.get(Path(path).suffix)
+    with open(path, "rb") as file:
+        if compressor is None:
+            empty = os.fstat(file.fileno()).st_size == 0  # which cannot be mapped
+            return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            return _decompressed(compressor(file, "rb"))
+        except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
+            raise CorruptCheckpointError(f"expected a whole {Path(path).suffix} file, got {error} in {path}") from error
+
+
+def _decompressed(stream: IO[bytes]) -> bytearray:
+    contents = bytearray()  # grows in place: the system moves pages, not bytes
+    with stream:
+        while block := stream.read(_BLOCK):
+            contents += block
+    return contents
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Find out that the disk is full before writing, and let the file system lay the file out at once."""
+    if size and hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+
+
+def _write_all(descriptor: int, buffers: Sequence[Any]) -> None:
+    written = os.writev(descriptor, buffers)
+    left = sum(map(_length, buffers)) - written
+    for buffer in buffers if left else ():
+        skipped = min(written, _length(buffer))
+        written -= skipped
+        rest = _flat(buffer)[skipped:]
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+def _blocks(pieces: Iterable[Any]) -> Iterator[memoryview]:
+    for piece in map(_flat, pieces):
+        for start in range(0, len(piece), _BLOCK):
+            yield piece[start : start + _BLOCK]
+
+
+def _length(buffer: Any) -> int:
+    return len(buffer) if type(buffer) is bytes else buffer.nbytes
+
+
+def _flat(buffer: Any) -> memoryview:
+    """The bytes of a buffer; of an array through uint8, since memoryview does not know every dtype."""
+    return memoryview(buffer if type(buffer) is bytes else buffer.reshape(-1).view(np.uint8))
+
+
+def _gzip(file: IO[bytes], mode: Literal["rb", "wb"]) -> gzip.GzipFile:
+    return gzip.GzipFile("", mode, 6, file, mtime=0)  # no name, no time: equal states give equal files
+
+
+_COMPRESSORS: Final[Mapping[str, Callable[[IO[bytes], Literal["rb", "wb"]], Any]]] = {
+    ".gz": _gzip,
+    ".zst": zstd.ZstdFile,
+}

@@ -1,0 +1,1 @@
+"""One module per storage format; each turns state dicts into bytes or files and back."""

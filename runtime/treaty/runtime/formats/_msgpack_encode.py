@@ -1,0 +1,189 @@
+"""State dicts -> MessagePack, byte for byte as Flax writes it (docs/format.md).
+
+Arrays are ext type 1, numpy scalars ext type 3: the payload is MessagePack again, [shape, dtype name, bytes].
+Python's complex is ext type 2, [real, imag]. All but the bytes of an array depends on its shape and dtype alone, so
+a tree becomes a list of small constants and array buffers, and no array is copied before the whole is joined or written.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import jax
+import msgpack
+import numpy as np
+
+from treaty.runtime._alike import Run
+from treaty.schema import TreatyError
+
+HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Piece: TypeAlias = "bytes | HostArray"
+
+CHUNK_BYTES: Final = 2**30  # Flax splits larger arrays, since MessagePack has no length over 2**32
+NDARRAY: Final = 1
+COMPLEX: Final = 2
+SCALAR: Final = 3
+CHUNKED: Final = "__msgpack_chunked_array__"
+
+
+def encode(tree: object, *, chunk_bytes: int = CHUNK_BYTES, runs: Mapping[int, Run] | None = None) -> list[Piece]:
+    """The bytes of a tree as constants and C-contiguous arrays in turn; `runs` marks dicts whose items are alike."""
+    encoder = _Encoder(chunk_bytes, runs or {})
+    encoder.value(tree)
+    return encoder.out
+
+
+def join(pieces: list[Any]) -> bytes:
+    return b"".join(pieces)  # arrays of every dtype are buffers, which numpy's stubs do not say for Python 3.11
+
+
+class _Encoder:
+    def __init__(self, chunk_bytes: int, runs: Mapping[int, Run]) -> None:
+        self.out: list[Piece] = []
+        self.chunk_bytes = chunk_bytes
+        self.runs = runs
+        self.pack = msgpack.Packer(default=_extension, strict_types=True, autoreset=True).pack
+
+    def value(self, value: Any) -> None:
+        kind = type(value)
+        if kind is dict:
+            run = self.runs.get(id(value))
+            self.mapping(value) if run is None else self.run(value, run)
+        elif isinstance(value, (np.ndarray, jax.Array)):
+            self.array(host_array(value))
+        elif kind is list:
+            self.sequence(value)
+        else:
+            self.out.append(self.pack(value))
+
+    def mapping(self, state: dict[Any, Any]) -> None:
+        self.out.append(_map_head(len(state)))
+        for key, value in state.items():
+            self.out.append(_key(key) if type(key) is str else self.pack(key))
+            if type(value) is np.ndarray and value.nbytes <= self.chunk_bytes:
+                array = value if value.flags.c_contiguous and value.dtype.isnative else host_array(value)
+                self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
+            else:
+                self.value(value)
+
+    def sequence(self, items: list[Any]) -> None:
+        self.out.append(_list_head(len(items)))
+        for item in items:
+            if isinstance(item, (np.ndarray, jax.Array)):  # Flax never splits these
+                array = host_array(item)
+                self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
+            else:
+                self.value(item)
+
+    def array(self, array: HostArray) -> None:
+        if array.nbytes > self.chunk_bytes:
+            self.chunked(array)
+        else:
+            self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
+
+    def chunked(self, array: HostArray) -> None:
+        """An array over the limit in Flax's form: a dict of flat parts."""
+        flat = array.reshape(-1)
+        size = max(1, self.chunk_bytes // array.itemsize)
+        parts = [flat[start : start + size] for start in range(0, flat.size, size)]
+        self.out += (_map_head(3), _key(CHUNKED), self.pack(True), _key("shape"))
+        self.mapping({str(axis): length for axis, length in enumerate(array.shape)})
+        self.out += (_key("chunks"), _map_head(len(parts)))
+        for index, part in enumerate(parts):
+            self.out += (_key(str(index)), array_head(NDARRAY, part.shape, part.dtype), part)
+
+    def run(self, state: dict[str, Any], run: Run) -> None:
+        """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
+        first = encode(run.first)
+        width = 1 + len(first)
+        many: list[Any] = [None] * (width * len(state))
+        many[0::width] = [_key(key) for key in state]
+        for index, piece in enumerate(first, 1):
+            many[index::width] = [piece] * len(state) if type(piece) is bytes else run.columns[id(piece)]
+        self.out.append(_map_head(len(state)))
+        self.out += many
+
+
+def host_array(array: Any) -> HostArray:
+    """An array as MessagePack stores it: on the host, in C order, in the machine's byte order."""
+    if isinstance(array, jax.Array):
+        if not array.is_fully_addressable:
+            raise TreatyError(
+                f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
+                "several processes; save a directory instead, or gather it first"
+            )
+        array = np.asarray(array)
+    if array.dtype.hasobject or array.dtype.names is not None:
+        raise ValueError(
+            "Object and structured dtypes not supported for serialization of ndarrays: "
+            f"expected numbers, got dtype {array.dtype}"
+        )
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+@lru_cache(4096)
+def array_head(code: int, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> bytes:
+    """All of an array's bytes before its data."""
+    size = dtype.itemsize
+    for length in shape:
+        size *= length
+    inner = b"".join([b"\x93", msgpack.packb(shape), msgpack.packb(dtype.name), _bin_head(size)])
+    return _ext_head(len(inner) + size, code) + inner
+
+
+def _extension(value: Any) -> Any:
+    """What msgpack itself cannot write. Returning the value makes it raise its own TypeError."""
+    if isinstance(value, np.generic):
+        array = host_array(np.asarray(value))
+        head = array_head(SCALAR, array.shape, array.dtype)
+        return msgpack.ExtType(SCALAR, head[_ext_width(head) :] + array.tobytes())
+    if isinstance(value, complex):
+        return msgpack.ExtType(COMPLEX, msgpack.packb((value.real, value.imag)))
+    if isinstance(value, (np.ndarray, jax.Array)):
+        array = host_array(value)
+        head = array_head(NDARRAY, array.shape, array.dtype)
+        return msgpack.ExtType(NDARRAY, head[_ext_width(head) :] + array.tobytes())
+    return value
+
+
+@lru_cache(4096)
+def _key(key: str) -> bytes:
+    packed: bytes = msgpack.packb(key)
+    return packed
+
+
+def _map_head(count: int) -> bytes:
+    return bytes([0x80 | count]) if count < 16 else _sized(count, None, 0xDE, 0xDF)
+
+
+def _list_head(count: int) -> bytes:
+    return bytes([0x90 | count]) if count < 16 else _sized(count, None, 0xDC, 0xDD)
+
+
+def _bin_head(count: int) -> bytes:
+    return _sized(count, 0xC4, 0xC5, 0xC6)
+
+
+_FIXED_EXT: Final = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
+
+
+def _ext_head(count: int, code: int) -> bytes:
+    head = bytes([_FIXED_EXT[count]]) if count in _FIXED_EXT else _sized(count, 0xC7, 0xC8, 0xC9)
+    return head + bytes([code])
+
+
+def _ext_width(head: bytes) -> int:
+    return {0xC7: 3, 0xC8: 4, 0xC9: 6}.get(head[0], 2)
+
+
+def _sized(count: int, byte: int | None, two: int, four: int) -> bytes:
+    """A length after the first byte that says how wide it is."""
+    if byte is not None and count < 2**8:
+        return bytes([byte, count])
+    if count < 2**16:
+        return bytes([two]) + count.to_bytes(2, "big")
+    if count < 2**32:
+        return bytes([four]) + count.to_bytes(4, "big")
+    raise ValueError(f"expected at most {2**32 - 1} in one MessagePack value, got {count}")

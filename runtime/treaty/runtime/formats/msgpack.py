@@ -1,0 +1,28 @@
+"""MessagePack, byte for byte as Flax writes it: trees of dicts, lists, scalars and arrays to bytes and back."""
+
+import os
+from typing import Any
+
+from treaty.runtime._files import read_buffer, write_pieces
+from treaty.runtime.formats._msgpack_decode import decode
+from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, encode, join
+
+
+def pack(tree: object, *, chunk_bytes: int = CHUNK_BYTES) -> bytes:
+    """The bytes of a tree; arrays over `chunk_bytes` are stored in parts."""
+    return join(encode(tree, chunk_bytes=chunk_bytes))
+
+
+def unpack(data: Any) -> Any:
+    """The tree that any buffer holds; its arrays are read-only views of the buffer."""
+    return decode(data)
+
+
+def write_file(path: str | os.PathLike[str], tree: object, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    """Stream a tree to a file that replaces `path` as a whole; .gz and .zst compress it."""
+    write_pieces(path, encode(tree, chunk_bytes=chunk_bytes))
+
+
+def read_file(path: str | os.PathLike[str]) -> Any:
+    """The tree in a file; its arrays are views of the mapped file."""
+    return unpack(read_buffer(path))
