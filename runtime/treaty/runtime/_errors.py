@@ -1,12 +1,16 @@
 """The runtime's errors. All are TreatyErrors; each says what was expected, what was found, and where."""
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from attrs import frozen
 
 from treaty.schema import TreatyError
 
 Path = tuple[str | int, ...]  # str: a field, int: an index, and a dict key is a str that starts with "["
+
+_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,17})\Z", re.ASCII)
 
 
 @frozen
@@ -44,6 +48,11 @@ class CodecError(TreatyError):
 def show_path(path: Path) -> str:
     """`("blocks", 3, "up")` -> `$.blocks[3].up`; keys that are not names are quoted."""
     return "$" + "".join(map(_show_key, path))
+
+
+def show_keys(keys: Sequence[str]) -> str:
+    """A path of state-dict keys: `("blocks", "3", "up")` -> `$.blocks[3].up`."""
+    return show_path(tuple(int(key) if _INDEX.match(key) else key for key in keys))
 
 
 def _show_key(key: str | int) -> str:

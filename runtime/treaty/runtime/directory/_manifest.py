@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 from attrs import frozen
 
-from treaty.runtime._errors import CorruptCheckpointError, Path, show_path
+from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime.directory._hash import checksum, is_checksum
 from treaty.schema import Schema, SchemaError, TreatyError
 from treaty.schema.dtypes import BY_NAME
@@ -47,6 +47,12 @@ class Leaf:
     file: int | None = None
     chunks: tuple[int, ...] = ()
     checksums: tuple[str, ...] = ()  # of the chunks, in row-major order
+    is_hex: bool = False  # an int that MessagePack has no room for, stored as text
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether this is an array of its own in TensorStore."""
+        return self.dtype is not None and self.file is None
 
     @property
     def nbytes(self) -> int:
@@ -139,10 +145,10 @@ class _Parser:
         if type(data) is not dict:
             self.wrong("an object", type(data).__name__, "leaves")
         path = tuple(self.text(key, "a leaf's path") for key in self.items(data.get("path"), "a leaf's path"))
-        at = show_path(path)
+        at = show_keys(path)
         keys = data.keys()
-        if keys == {"path", "file"}:
-            return Leaf(path, file=self.count(data["file"], at))
+        if keys == {"path", "file"} or (keys == {"path", "file", "int"} and data["int"] == "hex"):
+            return Leaf(path, file=self.count(data["file"], at), is_hex="int" in keys)
         if keys not in ({"path", "dtype", "shape", "file"}, {"path", "dtype", "shape", "chunks", "checksums"}):
             self.wrong("a leaf", f"the keys {', '.join(sorted(data))}", at)
         if data["dtype"] not in BY_NAME:
@@ -180,9 +186,9 @@ class _Parser:
         for leaf in leaves:
             if leaf.file is not None:
                 if leaf.file >= len(files):
-                    self.wrong(f"one of {len(files)} files", f"file {leaf.file}", show_path(leaf.path))
+                    self.wrong(f"one of {len(files)} files", f"file {leaf.file}", show_keys(leaf.path))
                 if (leaf.dtype is None) != (files[leaf.file].name == VALUES):
-                    self.wrong("arrays and values in their own files", files[leaf.file].name, show_path(leaf.path))
+                    self.wrong("arrays and values in their own files", files[leaf.file].name, show_keys(leaf.path))
 
     def schema(self, data: Any, digest: Any) -> Schema:
         try:
@@ -236,15 +242,9 @@ def nest(entries: "list[tuple[tuple[str, ...], Any]]") -> Any:
     return tree
 
 
-def shown(path: tuple[str, ...]) -> str:
-    """A stored path for messages: `("blocks", "3", "up")` -> `$.blocks[3].up`."""
-    steps: Path = tuple(int(key) if key.isdecimal() and key.isascii() and len(key) < 10 else key for key in path)
-    return show_path(steps)
-
-
 def _leaf_to_data(leaf: Leaf) -> dict[str, Any]:
     if leaf.dtype is None:
-        return {"path": leaf.path, "file": leaf.file}
+        return {"path": leaf.path, "file": leaf.file, **({"int": "hex"} if leaf.is_hex else {})}
     if leaf.file is not None:
         return {"path": leaf.path, "dtype": leaf.dtype, "shape": leaf.shape, "file": leaf.file}
     return {
@@ -261,7 +261,6 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(data) != len(pairs):
         raise ValueError("a key that is there twice")
     return data
-
 
 
 def _no_constant(text: str) -> Any:
