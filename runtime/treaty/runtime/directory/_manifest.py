@@ -23,6 +23,8 @@ VALUES: Final = "values.msgpack"
 DATA: Final = re.compile(r"data-[0-9a-f]{16}\Z")
 SMALL: Final = re.compile(r"small-(0|[1-9][0-9]{0,8})\.msgpack\Z")
 
+_ITEMSIZE: Final = {name: row.numpy.itemsize for name, row in BY_NAME.items()}
+_HEAD: Final = re.compile(rb'{"treaty":"directory","version":1,"data":"(data-[0-9a-f]{16})",')
 _TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
 _TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
 _KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
@@ -56,11 +58,11 @@ class Leaf:
 
     @property
     def nbytes(self) -> int:
-        return 0 if self.dtype is None else math.prod(self.shape) * BY_NAME[self.dtype].numpy.itemsize
+        return 0 if self.dtype is None else math.prod(self.shape) * _ITEMSIZE[self.dtype]
 
     @property
     def chunk_bytes(self) -> int:
-        return 0 if self.dtype is None else math.prod(self.chunks) * BY_NAME[self.dtype].numpy.itemsize
+        return 0 if self.dtype is None else math.prod(self.chunks) * _ITEMSIZE[self.dtype]
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -112,6 +114,16 @@ def parse(content: bytes, where: str) -> Manifest:
     )
 
 
+def data_of(content: bytes) -> str | None:
+    """The data directory that a manifest names, without parsing the rest; None where it is damaged."""
+    head = _HEAD.match(content)
+    try:
+        _Parser("").check_sum(content)
+    except CorruptCheckpointError:
+        return None
+    return None if head is None else head[1].decode()
+
+
 @frozen
 class _Parser:
     where: str
@@ -119,13 +131,16 @@ class _Parser:
     def wrong(self, expected: str, got: object, at: str) -> NoReturn:
         raise CorruptCheckpointError(f"expected {expected}, got {str(got)[:80]} at {at} of {self.where}")
 
-    def load(self, content: bytes) -> dict[str, Any]:
+    def check_sum(self, content: bytes) -> None:
         trailer = _TRAILER.search(content, max(0, len(content) - _TRAILER_SIZE))
         if trailer is None:
             self.wrong("a manifest that ends with its checksum", f"{len(content)} bytes that do not", "the end")
         found = checksum(memoryview(content)[: trailer.start()])
         if found != trailer[1].decode():
             self.wrong(f"checksum {trailer[1].decode()}", found, "the manifest")
+
+    def load(self, content: bytes) -> dict[str, Any]:
+        self.check_sum(content)
         try:
             data = json.loads(content, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:

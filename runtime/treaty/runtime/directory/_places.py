@@ -8,14 +8,14 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
 from treaty.runtime._files import sync_directory, write_pieces
-from treaty.runtime.directory._manifest import DATA, NAME
+from treaty.runtime.directory._manifest import DATA, NAME, data_of
 from treaty.schema import TreatyError
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -37,8 +37,8 @@ class Place(Protocol):
     def manifest(self) -> bytes | None:
         """The committed manifest, if there is one."""
 
-    def begin(self, keep: Callable[[bytes], str | None]) -> None:
-        """Take the place for writing. `keep` says which data a manifest names."""
+    def begin(self) -> None:
+        """Take the place for writing."""
 
     def prepare(self, data: str) -> None:
         """Make room for new data."""
@@ -99,7 +99,7 @@ class Local:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def begin(self, keep: Callable[[bytes], str | None]) -> None:
+    def begin(self) -> None:
         self._make()
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -108,7 +108,7 @@ class Local:
             self._release()
             raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it") from None
         content = self.manifest()
-        kept = None if content is None else keep(content)
+        kept = None if content is None else data_of(content)
         if content is None or kept is not None:  # where the manifest is damaged, what it named is not known
             self._remove_all_but(kept)
 

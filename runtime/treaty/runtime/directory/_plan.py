@@ -9,8 +9,9 @@ import numpy as np
 from attrs import evolve, frozen
 
 from treaty.runtime._errors import StateMismatchError, show_keys
-from treaty.runtime._explain import dims_of, explain
+from treaty.runtime._explain import dims_of
 from treaty.runtime._registry import codec_of_class, codec_of_instance
+from treaty.runtime._state_dict import mismatches_of
 from treaty.runtime.directory._layout import PACK_BYTES, SMALL_BYTES, Start, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
 from treaty.schema import Schema, TreatyError
@@ -48,32 +49,26 @@ def plan_save(state: Any, cls: Any, metadata: Mapping[str, Any] | None) -> Plan:
     """Check a state against its class, and lay it out. Nothing is copied or moved."""
     codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
     tree = codec.write(state)
-    mismatches = explain(codec.schema, tree)
+    mismatches = mismatches_of(codec, tree, {})
     if mismatches:
         raise StateMismatchError(mismatches)
-    leaves: list[Leaf] = []
+    flat = list(flatten(tree))
     values: dict[int, Any] = {}
     small: dict[int, Any] = {}
-    pieces: list[Piece] = []
-    for number, (path, value) in enumerate(flatten(tree)):
+    large: dict[int, Any] = {}
+    for number, (path, value) in enumerate(flat):
         if not isinstance(value, (np.ndarray, jax.Array)):
-            is_hex = type(value) is int and not -(1 << 63) <= value < 1 << 64
-            leaves.append(Leaf(path, is_hex=is_hex))
-            values[number] = hex(value) if is_hex else value
-            continue
-        leaf = Leaf(path, _dtype_name(value, path), tuple(value.shape))
-        if _is_small(value, leaf):
+            values[number] = hex(value) if _is_huge(value) else value
+        elif _is_small(value, path):
             small[number] = value
         else:
-            leaf = evolve(leaf, chunks=chunk_shape(_shard_shape(value), value.dtype.itemsize))
-            pieces.extend(_pieces(number, value))
-        leaves.append(leaf)
-    packs = list(_packs(values, small, leaves))
-    for index, pack in enumerate(packs):
-        for number in pack.leaves:
-            leaves[number] = evolve(leaves[number], file=index)
+            large[number] = value
+    packs = tuple(_packs(values, small))
+    files = {number: index for index, pack in enumerate(packs) for number in pack.leaves}
+    leaves = tuple(_leaf(path, value, files.get(number)) for number, (path, value) in enumerate(flat))
+    pieces = tuple(piece for number, value in large.items() for piece in _pieces(number, value))
     dims = dims_of(codec.schema, tree)
-    return Plan(codec.schema, dims, _checked_metadata(metadata), tuple(leaves), tuple(packs), tuple(pieces))
+    return Plan(codec.schema, dims, _checked_metadata(metadata), leaves, packs, pieces)
 
 
 def flatten(tree: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -117,10 +112,24 @@ def _is_on_accelerator(value: Any) -> bool:
     return isinstance(value, jax.Array) and any(device.platform != "cpu" for device in value.devices())
 
 
-def _is_small(value: Any, leaf: Leaf) -> bool:
-    if leaf.nbytes == 0:
+def _leaf(path: tuple[str, ...], value: Any, file: int | None) -> Leaf:
+    if not isinstance(value, (np.ndarray, jax.Array)):
+        return Leaf(path, file=file, is_hex=_is_huge(value))
+    dtype, shape = value.dtype.name, tuple(value.shape)
+    if file is not None:
+        return Leaf(path, dtype, shape, file)
+    return Leaf(path, dtype, shape, chunks=chunk_shape(_shard_shape(value), value.dtype.itemsize))
+
+
+def _is_huge(value: Any) -> bool:
+    return type(value) is int and not -(1 << 63) <= value < 1 << 64
+
+
+def _is_small(value: Any, path: tuple[str, ...]) -> bool:
+    _check_dtype(value, path)
+    if value.size == 0:
         return True
-    if leaf.nbytes >= SMALL_BYTES:
+    if value.nbytes >= SMALL_BYTES:
         return False
     return isinstance(value, np.ndarray) or value.is_fully_addressable or _first_has_all(value)
 
@@ -151,27 +160,25 @@ def _pieces(number: int, value: Any) -> Iterator[Piece]:
             yield Piece(number, start, shard.data)
 
 
-def _packs(values: dict[int, Any], small: dict[int, Any], leaves: list[Leaf]) -> Iterator[Pack]:
+def _packs(values: dict[int, Any], small: dict[int, Any]) -> Iterator[Pack]:
     if values:
         yield Pack(VALUES, values)
     batch: dict[int, Any] = {}
     size = count = 0
     for number, value in small.items():
-        if batch and size + leaves[number].nbytes > PACK_BYTES:
+        if batch and size + value.nbytes > PACK_BYTES:
             yield Pack(f"small-{count}.msgpack", batch)
             batch, size, count = {}, 0, count + 1
         batch[number] = value
-        size += leaves[number].nbytes
+        size += value.nbytes
     if batch:
         yield Pack(f"small-{count}.msgpack", batch)
 
 
-def _dtype_name(value: Any, path: tuple[str, ...]) -> str:
-    name = str(value.dtype.name) if isinstance(value.dtype, np.dtype) else str(value.dtype)
-    if name not in BY_NAME:
-        advice = "; declare the field Key[Array, ...]" if name.startswith("key<") else ""
-        raise TreatyError(f"expected an array of numbers, got {name} at {show_keys(path)}{advice}")
-    return name
+def _check_dtype(value: Any, path: tuple[str, ...]) -> None:
+    if value.dtype.name not in BY_NAME:
+        advice = "; declare the field Key[Array, ...]" if value.dtype.name.startswith("key<") else ""
+        raise TreatyError(f"expected an array of numbers, got {value.dtype} at {show_keys(path)}{advice}")
 
 
 def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:

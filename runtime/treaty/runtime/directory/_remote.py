@@ -4,14 +4,14 @@ There are no directories, no locks and no rename: the manifest is written on the
 that was there when the save began, so of two saves at once the second to finish fails and the first one stays.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import tensorstore as ts
 
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime.directory._manifest import NAME
+from treaty.runtime.directory._manifest import NAME, data_of
 from treaty.schema import TreatyError
 
 
@@ -37,10 +37,10 @@ class Remote:
         found = self._store.read(NAME).result()
         return bytes(found.value) if found.state == "value" else None
 
-    def begin(self, keep: Callable[[bytes], str | None]) -> None:
+    def begin(self) -> None:
         found = self._store.read(NAME).result()
         self._generation = found.stamp.generation
-        self._previous = keep(bytes(found.value)) if found.state == "value" else None
+        self._previous = data_of(bytes(found.value)) if found.state == "value" else None
 
     def prepare(self, data: str) -> None:
         pass

@@ -11,10 +11,9 @@ from jax.sharding import Mesh, NamedSharding, Sharding
 from treaty.runtime._axes import Declared, Keys, declared_arrays
 from treaty.runtime._casts import check_cast, may_cast
 from treaty.runtime._errors import StateMismatchError
-from treaty.runtime._explain import explain
 from treaty.runtime._registry import Codec, codec_of_class
 from treaty.runtime._shardings import Rules, as_given, by_rules, replicated
-from treaty.runtime._state_dict import Into, build, check_arguments
+from treaty.runtime._state_dict import Into, build, check_arguments, mismatches_of
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._placement import Target, fill_room, make_room, nbytes_needed, place
 from treaty.runtime.directory._places import PathLike, Place, place_of
@@ -130,7 +129,7 @@ def _targets(wish: _Wish, tree: Any, selected: Selected) -> dict[int, Target]:
 
 def _fit(wish: _Wish, tree: Any, arrays: Mapping[Keys, Leaf]) -> dict[Keys, Declared]:
     schema = wish.codec.schema
-    mismatches = explain(schema, tree, wish.dims)
+    mismatches = mismatches_of(wish.codec, tree, wish.dims)
     if not mismatches:
         return declared_arrays(schema, tree)
     try:
@@ -142,7 +141,7 @@ def _fit(wish: _Wish, tree: Any, arrays: Mapping[Keys, Leaf]) -> dict[Keys, Decl
         stored = arrays[path].dtype if path in arrays else None
         if dtype is not None and stored is not None and may_cast(stored, dtype, wish.cast):
             _put(tree, path, _struct(arrays[path], dtype))
-    mismatches = explain(schema, tree, wish.dims)
+    mismatches = mismatches_of(wish.codec, tree, wish.dims)
     if mismatches:
         raise StateMismatchError(mismatches)
     return declared

@@ -10,8 +10,7 @@ import numpy as np
 import tensorstore as ts
 from attrs import evolve
 
-from treaty.runtime._errors import CorruptCheckpointError, show_keys
-from treaty.runtime.directory import _manifest
+from treaty.runtime._errors import show_keys
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import Start, array_metadata, chunk_number, metadata_files
 from treaty.runtime.directory._manifest import File, Leaf, Manifest
@@ -73,23 +72,13 @@ def array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorSt
 
 def _begin(place: Place) -> str:
     data = f"data-{secrets.token_hex(8)}"
-    place.begin(_data_of(place.where))
+    place.begin()
     try:
         place.prepare(data)
     except BaseException:
         place.abandon(data)
         raise
     return data
-
-
-def _data_of(where: str) -> Any:
-    def data_of(manifest: bytes) -> str | None:
-        try:
-            return _manifest.parse(manifest, where).data
-        except (CorruptCheckpointError, TreatyError):
-            return None
-
-    return data_of
 
 
 def _inside(place: Place, data: str) -> ts.KvStore:
