@@ -14,8 +14,9 @@ from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime.directory._hash import checksum, is_checksum
-from treaty.schema import Schema, SchemaError, TreatyError
+from treaty.schema import SchemaError, TreatyError
 from treaty.schema.dtypes import BY_NAME
+from treaty.schema.ir import Schema
 
 NAME: Final = "treaty.json"
 VERSION: Final = 1
@@ -23,11 +24,12 @@ VALUES: Final = "values.msgpack"
 DATA: Final = re.compile(r"data-[0-9a-f]{16}\Z")
 SMALL: Final = re.compile(r"small-(0|[1-9][0-9]{0,8})\.msgpack\Z")
 
-_ITEMSIZE: Final = {name: row.numpy.itemsize for name, row in BY_NAME.items()}
+_ITEMSIZE: Final = {name: row.itemsize for name, row in BY_NAME.items()}
 _HEAD: Final = re.compile(rb'{"treaty":"directory","version":1,"data":"(data-[0-9a-f]{16})",')
 _TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
 _TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
 _KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
+_At = str | tuple[str, ...]  # a place in the manifest, or the path of a leaf
 
 
 @frozen
@@ -128,7 +130,8 @@ def data_of(content: bytes) -> str | None:
 class _Parser:
     where: str
 
-    def wrong(self, expected: str, got: object, at: str) -> NoReturn:
+    def wrong(self, expected: str, got: object, at: _At) -> NoReturn:
+        at = at if isinstance(at, str) else show_keys(at)
         raise CorruptCheckpointError(f"expected {expected}, got {str(got)[:80]} at {at} of {self.where}")
 
     def check_sum(self, content: bytes) -> None:
@@ -142,7 +145,7 @@ class _Parser:
     def load(self, content: bytes) -> dict[str, Any]:
         self.check_sum(content)
         try:
-            data = json.loads(content, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+            data = json.loads(content, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             self.wrong("JSON", error, "the manifest")
         if type(data) is not dict or data.get("treaty") != "directory":
@@ -159,25 +162,31 @@ class _Parser:
     def leaf(self, data: Any) -> Leaf:
         if type(data) is not dict:
             self.wrong("an object", type(data).__name__, "leaves")
-        path = tuple(self.text(key, "a leaf's path") for key in self.items(data.get("path"), "a leaf's path"))
-        at = show_keys(path)
+        path = tuple(self.items(data.get("path"), "a leaf's path"))
+        if not _all(str, path):
+            self.wrong("strings", path, "a leaf's path")
         keys = data.keys()
         if keys == {"path", "file"} or (keys == {"path", "file", "int"} and data["int"] == "hex"):
-            return Leaf(path, file=self.count(data["file"], at), is_hex="int" in keys)
+            return Leaf(path, file=self.count(data["file"], path), is_hex="int" in keys)
         if keys not in ({"path", "dtype", "shape", "file"}, {"path", "dtype", "shape", "chunks", "checksums"}):
-            self.wrong("a leaf", f"the keys {', '.join(sorted(data))}", at)
-        if data["dtype"] not in BY_NAME:
-            self.wrong("a dtype", data["dtype"], at)
-        shape = self.shape(data["shape"], at)
+            self.wrong("a leaf", f"the keys {', '.join(sorted(data))}", path)
+        if type(data["dtype"]) is not str or data["dtype"] not in BY_NAME:
+            self.wrong("a dtype", data["dtype"], path)
+        shape = self.shape(data["shape"], path)
         if "file" in data:
-            return Leaf(path, data["dtype"], shape, file=self.count(data["file"], at))
-        chunks = self.shape(data["chunks"], at)
-        sums = tuple(self.items(data["checksums"], at))
-        if len(chunks) != len(shape) or 0 in chunks or any(n % c for n, c in zip(shape, chunks, strict=True)):
-            self.wrong(f"chunks that divide {list(shape)}", list(chunks), at)
+            return Leaf(path, data["dtype"], shape, file=self.count(data["file"], path))
+        chunks = self.shape(data["chunks"], path)
+        sums = tuple(self.items(data["checksums"], path))
+        if (
+            len(chunks) != len(shape)
+            or 0 in chunks
+            or 0 in shape
+            or any(n % c for n, c in zip(shape, chunks, strict=True))
+        ):
+            self.wrong(f"chunks that divide {list(shape)}", list(chunks), path)
         leaf = Leaf(path, data["dtype"], shape, chunks=chunks, checksums=sums)
         if len(sums) != math.prod(leaf.grid) or not all(map(is_checksum, sums)):
-            self.wrong(f"{math.prod(leaf.grid)} checksums", len(sums), at)
+            self.wrong(f"{math.prod(leaf.grid)} checksums", len(sums), path)
         return leaf
 
     def file(self, data: Any) -> File:
@@ -215,7 +224,7 @@ class _Parser:
             self.wrong(f"digest {digest}", found, "schema")
         return schema
 
-    def items(self, data: Any, at: str) -> list[Any]:
+    def items(self, data: Any, at: _At) -> list[Any]:
         if type(data) is not list:
             self.wrong("an array", type(data).__name__, at)
         return data
@@ -225,23 +234,26 @@ class _Parser:
             self.wrong("an object", type(data[at]).__name__, at)
         return list(data[at].items())
 
-    def text(self, data: Any, at: str) -> str:
+    def text(self, data: Any, at: _At) -> str:
         if type(data) is not str:
             self.wrong("a string", type(data).__name__, at)
         return data
 
-    def matching(self, data: Any, form: "re.Pattern[str]", at: str) -> str:
+    def matching(self, data: Any, form: "re.Pattern[str]", at: _At) -> str:
         if type(data) is not str or form.match(data) is None:
             self.wrong(f"a name like {form.pattern}", data, at)
         return data
 
-    def count(self, data: Any, at: str) -> int:
+    def count(self, data: Any, at: _At) -> int:
         if type(data) is not int or not 0 <= data < 1 << 63:
             self.wrong("a count", data, at)
         return data
 
-    def shape(self, data: Any, at: str) -> tuple[int, ...]:
-        return tuple(self.count(size, at) for size in self.items(data, at))
+    def shape(self, data: Any, at: _At) -> tuple[int, ...]:
+        sizes = tuple(self.items(data, at))
+        if not _all(int, sizes) or (sizes and not 0 <= min(sizes) <= max(sizes) < 1 << 63):
+            self.wrong("a shape", list(sizes), at)
+        return sizes
 
 
 def nest(entries: "list[tuple[tuple[str, ...], Any]]") -> Any:
@@ -271,11 +283,8 @@ def _leaf_to_data(leaf: Leaf) -> dict[str, Any]:
     }
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        raise ValueError("a key that is there twice")
-    return data
+def _all(kind: type, items: tuple[Any, ...]) -> bool:
+    return set(map(type, items)) <= {kind}
 
 
 def _no_constant(text: str) -> Any:

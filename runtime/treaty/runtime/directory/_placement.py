@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 from jax.sharding import Sharding
 
 from treaty.runtime._arrays import refuse_narrowing, transfer
@@ -41,11 +41,7 @@ class Room:
 
     target: Target
     parts: tuple[Part, ...]
-    devices: tuple[tuple[Any, ...], ...] = field(default=())
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.memory.nbytes for part in self.parts)
+    devices: tuple[tuple[Any, ...], ...]  # of each part
 
 
 def nbytes_needed(target: Target) -> int:
@@ -65,6 +61,8 @@ def make_room(target: Target) -> Room:
 
 def fill_room(target: Target, whole: HostArray) -> Room:
     """Room for an array that is already in memory, as a whole."""
+    if target.sharding is None:
+        return Room(target, (Part((0,) * whole.ndim, whole),), ((),))
     parts = [
         Part(start, whole[tuple(slice(a, b) for a, b in zip(start, stop, strict=True))])
         for start, stop in target.regions()

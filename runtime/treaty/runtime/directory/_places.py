@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
-from treaty.runtime._files import sync_directory, write_pieces
 from treaty.runtime.directory._manifest import DATA, NAME, data_of
 from treaty.schema import TreatyError
 
@@ -114,13 +113,13 @@ class Local:
 
     def prepare(self, data: str) -> None:
         (self.path / data).mkdir()
-        sync_directory(self.path)
+        _files().sync_directory(self.path)
 
     def commit(self, data: str, manifest: bytes) -> None:
         """TensorStore fsyncs files and what it renames, but never the parents of directories it makes."""
         for folder, _, _ in os.walk(self.path / data, topdown=False):
-            sync_directory(Path(folder))
-        write_pieces(self.path / NAME, [manifest])
+            _files().sync_directory(Path(folder))
+        _files().write_pieces(self.path / NAME, [manifest])
         self._remove_all_but(data)
         self._release()
 
@@ -165,7 +164,7 @@ class Local:
         missing = missing[: next(i for i, folder in enumerate(missing) if folder.exists())]
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)
-            sync_directory(folder.parent)
+            _files().sync_directory(folder.parent)
         try:
             others = [name for name in os.listdir(self.path) if not _ours(name)]
         except NotADirectoryError:
@@ -186,6 +185,12 @@ class Local:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _files() -> Any:
+    from treaty.runtime import _files as files  # not for looking into a checkpoint: it needs numpy
+
+    return files
 
 
 def _ours(name: str) -> bool:

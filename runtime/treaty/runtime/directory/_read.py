@@ -17,6 +17,7 @@ from treaty.runtime.directory._places import Place, committed
 from treaty.runtime.formats import msgpack
 from treaty.schema.dtypes import BY_NAME
 
+NUMPY: Final[Mapping[str, np.dtype[Any]]] = {name: row.numpy for name, row in BY_NAME.items()}
 HostArray = np.ndarray[Any, np.dtype[Any]]
 _T = TypeVar("_T")
 
@@ -217,7 +218,7 @@ def _is(value: Any, leaf: Leaf) -> bool:
         return type(value) is str and _HEX.match(value) is not None
     if leaf.dtype is None:
         return True
-    return type(value) is np.ndarray and value.shape == leaf.shape and value.dtype == BY_NAME[leaf.dtype].numpy
+    return type(value) is np.ndarray and value.shape == leaf.shape and value.dtype == NUMPY[leaf.dtype]
 
 
 def _described(leaf: Leaf) -> str:

@@ -18,10 +18,9 @@ from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._placement import Target, fill_room, make_room, nbytes_needed, place
 from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._progress import progress_bar
-from treaty.runtime.directory._read import Reader, read_committed
+from treaty.runtime.directory._read import NUMPY, Reader, read_committed
 from treaty.runtime.directory._select import Selected, select
 from treaty.schema import TreatyError
-from treaty.schema.dtypes import BY_NAME
 
 _T = TypeVar("_T")
 
@@ -120,8 +119,8 @@ def _targets(wish: _Wish, tree: Any, selected: Selected) -> dict[int, Target]:
     for number, path, leaf in selected:
         if leaf.dtype is not None:
             one = declared.get(path)
-            stored = BY_NAME[leaf.dtype].numpy
-            wanted = BY_NAME[one.type.dtype].numpy if one is not None and hasattr(one.type, "dtype") else stored
+            stored = NUMPY[leaf.dtype]
+            wanted = NUMPY[one.type.dtype] if one is not None and hasattr(one.type, "dtype") else stored
             on_host = wish.into is not None or one is None or one.on_host
             targets[number] = Target(leaf.shape, stored, wanted, on_host, placed.get(path))
     return targets
@@ -196,7 +195,7 @@ def _batches(numbers: Sequence[int], targets: Mapping[int, Target], limit: int) 
 def _struct(leaf: Leaf, dtype: str | None = None) -> Any:
     assert leaf.dtype is not None
     make: Any = jax.ShapeDtypeStruct
-    return make(leaf.shape, BY_NAME[dtype or leaf.dtype].numpy)
+    return make(leaf.shape, NUMPY[dtype or leaf.dtype])
 
 
 def _put(tree: Any, path: Keys, value: Any) -> None:

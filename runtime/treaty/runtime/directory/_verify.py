@@ -9,8 +9,7 @@ from treaty.runtime._explain import explain
 from treaty.runtime.directory._manifest import Manifest, nest
 from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._progress import progress_bar
-from treaty.runtime.directory._read import Reader, corrupt, read_committed
-from treaty.schema.dtypes import BY_NAME
+from treaty.runtime.directory._read import NUMPY, Reader, corrupt, read_committed
 
 
 @frozen
@@ -42,7 +41,7 @@ def _verify(place: Place, manifest: Manifest, progress: bool | None) -> Verified
             if leaf.is_chunked:
                 assert leaf.dtype is not None
                 problems += reader.check_chunks(number)
-                tree.append((leaf.path, make(leaf.shape, BY_NAME[leaf.dtype].numpy)))
+                tree.append((leaf.path, make(leaf.shape, NUMPY[leaf.dtype])))
         problems += map(str, explain(manifest.schema, nest(tree)))
     if problems:
         raise corrupt(place, problems)
