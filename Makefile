@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench coverage clean
+.PHONY: demo test check compat bench coverage clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/treaty check
+
+# Flax's own tests of flax.serialization, from the source release of the Flax that is installed, run against ours.
+compat: $(READY)
+	$(BIN)/python -m tests.compat.flax_suite
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -16,6 +16,8 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "state_dict": "to_state_dict and from_state_dict of 2,000 leaves",
     "scaling": "the same, per leaf, from 100 to 100,000 leaves",
     "tree_map": "jax.tree functions over generated classes",
+    "bytes": "to_bytes and from_bytes: 16, 2,000 and 20,000 leaves",
+    "files": "save and restore of 1 GiB, and the memory they take",
     "generate": "treaty generate against mypy --strict, 500 classes",
     "imports": "what importing Treaty adds to importing what it needs",
     "transfer": "from_state_dict of host arrays against jax.device_put alone",

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import repeat
 from typing import Any, Protocol
 
+import numpy as np
 from attrs import field, frozen
 from rich.console import Console
 from rich.table import Table
@@ -83,6 +84,11 @@ def compare(case: str, times: Mapping[str, Sample], target: str = "-", per: int 
     )
 
 
+def warm(size: int) -> None:
+    """Touch and free memory: on a virtual machine the first touch of a page can cost more than what is measured."""
+    np.empty(size, np.uint8)[::4096] = 1
+
+
 def duration(seconds: float) -> str:
     """Three digits and a unit: `1.23 ms`."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
@@ -102,7 +108,7 @@ def show(console: Console, name: str, benchmark: Benchmark, rows: Iterable[Row],
 
 
 def environment() -> dict[str, Any]:
-    packages = ("treaty", "jax", "flax", "numpy", "mypy")
+    packages = ("treaty", "jax", "flax", "numpy", "safetensors", "mypy")
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),

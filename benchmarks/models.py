@@ -60,6 +60,12 @@ def host_leaves(nodes: int) -> list[tuple[Any, Any]]:
     return [(np.full((_D, _D), i, np.float32), np.full((_D,), i, np.float32)) for i in range(nodes)]
 
 
+def layers(nodes: int, d: int) -> list[tuple[Any, Any]]:
+    """(kernel, bias) of layers of width d."""
+    random = np.random.default_rng(0)
+    return [(random.random((d, d), np.float32), random.random(d, np.float32)) for _ in range(nodes)]
+
+
 @cache
 def device_leaves(nodes: int) -> list[tuple[Any, Any]]:
     leaves: list[tuple[Any, Any]] = wait(jax.device_put(host_leaves(nodes)))

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 from state import Block, Linear, TrainState
 
-from treaty.runtime import StateMismatchError, abstract, from_state_dict, nbytes, to_state_dict
+from treaty.runtime import StateMismatchError, abstract, from_state_dict, nbytes, restore, save, to_state_dict
 
 
 def linear(d_in: int, d_out: int) -> Linear:
@@ -17,8 +17,8 @@ train = TrainState(
     note="first run",
 )
 
-saved = to_state_dict(train)  # nested dicts, laid out as flax.serialization lays them out
-restored = from_state_dict(TrainState, saved)  # a TrainState, to mypy and at run time
+save("train.msgpack", train)  # the bytes that flax.serialization writes; there as a whole, or not at all
+restored = restore("train.msgpack", TrainState)  # a TrainState, to mypy and at run time
 print("step", int(restored.step), "with", len(restored.blocks), "blocks")
 
 shapes = abstract(TrainState, vocab=32, d_model=8, n_layers=2)  # no arrays, no init
@@ -26,7 +26,8 @@ print(
     "embed is", shapes.embed.shape, "and all arrays take", nbytes(TrainState, vocab=32, d_model=8, n_layers=2), "bytes"
 )
 
-# A checkpoint of another model: one layer is wider, one array has another dtype, one is gone.
+# The state of another model: one layer is wider, one array has another dtype, one is gone.
+saved = to_state_dict(train)  # nested dicts, laid out as flax.serialization lays them out
 saved["blocks"]["1"]["up"] = to_state_dict(linear(8, 40))
 saved["embed"] = saved["embed"].astype(jnp.float32)
 del saved["blocks"]["0"]["down"]["bias"]

@@ -321,7 +321,7 @@ def params_to_state_dict(obj: _transformer.Params) -> ParamsState:
         raise _codec.other_class(obj, _transformer.Params)
     return {
         "embedding": obj.embedding,
-        "blocks": _codec.indexed([block_to_state_dict(x) for x in obj.blocks]),
+        "blocks": _codec.indexed(obj.blocks, block_to_state_dict),
         "final_norm": norm_to_state_dict(obj.final_norm),
     }
 
@@ -383,18 +383,16 @@ def params_read(
     return params_new(
         embedding=put(state["embedding"], _float32, (vocab, d_model)),
         blocks=tuple(
-            [
-                block_read(
-                    x,
-                    put,
-                    d_ff=d_ff,
-                    d_head=d_head,
-                    d_model=d_model,
-                    n_heads=n_heads,
-                    n_kv_heads=n_kv_heads,
-                )
-                for x in _codec.items(state["blocks"], n_layers)
-            ],
+            _codec.each(
+                block_read,
+                _codec.items(state["blocks"], n_layers),
+                put,
+                d_ff=d_ff,
+                d_head=d_head,
+                d_model=d_model,
+                n_heads=n_heads,
+                n_kv_heads=n_kv_heads,
+            ),
         ),
         final_norm=norm_read(state["final_norm"], put, d_model=d_model),
     )

@@ -48,6 +48,8 @@ def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Express
     x = loop_variable(depth)
     if isinstance(type, ir.Sequence):
         item = write(scope, type.item, x, depth + 1)
+        if isinstance(item, Call) and str(item.args[0]) == x and len(item.args) == 1:
+            return Call("_codec.indexed", (Text(at), Text(item.head)))
         plain = str(item) == x
         return Call("_codec.indexed", (Text(at) if plain else Comprehension(item, x, Text(at)),))
     if isinstance(type, ir.Dict):
@@ -91,7 +93,10 @@ def _read_many(
     length = () if type.length is None else (Text(size_text(type.length, unsure)),)
     if isinstance(type, ir.Sequence):
         item = read(scope, type.item, x, unsure, depth + 1)
-        many = Comprehension(item, x, Call("_codec.items", (Text(at), *length)))
+        items = Call("_codec.items", (Text(at), *length))
+        many: Expression = Comprehension(item, x, items)
+        if isinstance(item, Call) and str(item.args[0]) == x:
+            many = Call("_codec.each", (Text(item.head), items, *item.args[1:]))
         return Call("tuple", (many,)) if type.immutable else many
     k = x.replace("x", "k")
     entries = Call("_codec.entries" if type.key == "str" else "_codec.int_entries", (Text(at), *length))

@@ -1,4 +1,4 @@
-"""Run time: values to state dicts and back, checked against the generated code of their classes.
+"""Run time: values to state dicts, bytes and files and back, checked against the generated code of their classes.
 
 Names are imported when first used, so that looking into a checkpoint does not import JAX.
 """
@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from treaty.runtime._abstract import abstract as abstract
     from treaty.runtime._abstract import nbytes as nbytes
+    from treaty.runtime._bytes import from_bytes as from_bytes
+    from treaty.runtime._bytes import to_bytes as to_bytes
+    from treaty.runtime._checkpoint import restore as restore
+    from treaty.runtime._checkpoint import save as save
     from treaty.runtime._errors import CodecError as CodecError
     from treaty.runtime._errors import CorruptCheckpointError as CorruptCheckpointError
     from treaty.runtime._errors import Mismatch as Mismatch
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 _HOME: Final = {
     "abstract": "_abstract",
     "nbytes": "_abstract",
+    "from_bytes": "_bytes",
+    "to_bytes": "_bytes",
+    "restore": "_checkpoint",
+    "save": "_checkpoint",
     "CodecError": "_errors",
     "CorruptCheckpointError": "_errors",
     "Mismatch": "_errors",

@@ -6,7 +6,6 @@ That is what makes 20,000 leaves cheap. Where items are not alike, nothing is lo
 
 import enum
 import operator
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -83,12 +82,15 @@ def columns_of(items: Sequence[Any]) -> dict[int, list[Any]]:
 
 def _gather(first: Any, many: Sequence[Any], columns: dict[int, list[Any]]) -> None:
     kind = type(first)
-    if not all(map(operator.is_, map(type, many), repeat(kind))):
-        raise NotAlike
     if kind is np.ndarray or isinstance(first, jax.Array):
-        _add(first, many, columns)
+        return _add(first, many, columns)
+    if not _all_of(kind, many):
+        raise NotAlike
+    if attrs.has(kind):
+        for column in _instances.columns(kind)(many):
+            _gather(column[0], column, columns)
     elif kind in (tuple, list) or (isinstance(first, tuple) and hasattr(kind, "_make")):
-        if not all(map(len(first).__eq__, map(len, many))):
+        if len(set(map(len, many))) != 1:
             raise NotAlike
         for index, value in enumerate(first):
             _gather(value, list(map(operator.itemgetter(index), many)), columns)
@@ -98,9 +100,6 @@ def _gather(first: Any, many: Sequence[Any], columns: dict[int, list[Any]]) -> N
             raise NotAlike
         for key, value in first.items():
             _gather(value, list(map(operator.itemgetter(key), many)), columns)
-    elif attrs.has(kind):
-        for field in attrs.fields(kind):
-            _gather(getattr(first, field.name), list(map(operator.attrgetter(field.name), many)), columns)
     elif not (kind in _SCALARS or isinstance(first, enum.Enum)) or not all(map(operator.eq, many, repeat(first))):
         raise NotAlike
 
@@ -109,20 +108,20 @@ def _add(first: Any, many: Sequence[Any], columns: dict[int, list[Any]]) -> None
     if id(first) in columns:  # one array in two places: their columns could not be told apart
         raise NotAlike
     if isinstance(first, jax.Array):
-        if not isinstance(first.dtype, np.dtype) or not first.is_fully_addressable:
+        if not isinstance(first.dtype, np.dtype) or not first.is_fully_addressable or not _all_of(type(first), many):
             raise NotAlike
         many = list(map(np.asarray, many))
     shape, dtype = many[0].shape, many[0].dtype
-    same = all(map(operator.is_, map(_dtype_of, many), repeat(dtype))) or all(one.dtype == dtype for one in many)
-    if not same or not all(map(operator.eq, map(_shape_of, many), repeat(shape))):
-        raise NotAlike
+    alike = [one.shape == shape and one.dtype is dtype for one in many]
+    if not _all_of(np.ndarray, many) or not all(alike):
+        raise NotAlike  # or equal dtypes that are two objects, which is rare
     if not (dtype.isnative and dtype.names is None and not dtype.hasobject and many[0].flags.c_contiguous):
         raise NotAlike
     columns[id(first)] = list(many)
 
 
-_shape_of = operator.attrgetter("shape")
-_dtype_of = operator.attrgetter("dtype")
+def _all_of(kind: type, many: Sequence[Any]) -> bool:
+    return set(map(type, many)) == {kind}
 
 
 _sketch: ContextVar[dict[int, Run] | None] = ContextVar("_sketch", default=None)
@@ -133,12 +132,13 @@ _known: ContextVar["_Known | None"] = ContextVar("_known", default=None)
 class _Known:
     runs: Mapping[int, Sequence[Run]]
     build: bool
+    read: set[int]  # the runs that were read as such
 
 
 class Items(list[_T]):
-    """The states of a sequence's items, and which of them are alike."""
+    """The states of a sequence's items, some of them alike."""
 
-    runs: Sequence[Run] = ()
+    state: int  # the id of the dict they are from
 
 
 @contextmanager
@@ -153,24 +153,28 @@ def sketching() -> Iterator[dict[int, Run]]:
 
 
 @contextmanager
-def knowing(runs: Mapping[int, Sequence[Run]], *, build: bool = True) -> Iterator[None]:
-    """While it lasts, of alike items only the first is read; without `build` it stands in for the others too."""
-    token = _known.set(_Known(runs, build))
+def knowing(runs: Mapping[int, Sequence[Run]], *, build: bool = True) -> Iterator[set[int]]:
+    """While it lasts, of alike items only the first is read; without `build` it stands in for the others too.
+
+    The set says which runs were read so: all others went through hands that do not know of runs.
+    """
+    known = _Known(runs, build, set())
+    token = _known.set(known)
     try:
-        yield
+        yield known.read
     finally:
         _known.reset(token)
 
 
-def write_each(items: Sequence[Any], write: Callable[[Any], Any], keys: Sequence[str]) -> dict[str, Any]:
+def write_each(items: Sequence[Any], write: Callable[[Any], Any] | None, keys: Sequence[str]) -> dict[str, Any]:
     """The states of items by key; where a sketch is wanted and they are alike, the first one's for all."""
     runs = _sketch.get()
     if runs is None or len(items) < FEWEST:
-        return dict(zip(keys, map(write, items), strict=False))
+        return dict(zip(keys, map(write, items) if write else items, strict=False))
     token = _sketch.set(None)
     try:
         columns = columns_of(items)
-        first = _on_host(write(items[0]), columns)
+        first = _on_host(write(items[0]) if write else items[0], columns)
     except NotAlike:
         pass
     else:
@@ -179,7 +183,7 @@ def write_each(items: Sequence[Any], write: Callable[[Any], Any], keys: Sequence
         return state
     finally:
         _sketch.reset(token)
-    return dict(zip(keys, map(write, items), strict=False))
+    return dict(zip(keys, map(write, items) if write else items, strict=False))
 
 
 def _on_host(state: Any, columns: Mapping[int, list[Any]]) -> Any:
@@ -192,14 +196,16 @@ def _on_host(state: Any, columns: Mapping[int, list[Any]]) -> Any:
     return state
 
 
-def with_runs(items: list[_T], state: object) -> list[_T]:
+def items_of(state: Mapping[str, _T], keys: Sequence[str]) -> list[_T]:
+    """The states of a sequence's items in the order of the keys."""
     known = _known.get()
-    runs = known and known.runs.get(id(state))
-    if not runs:
-        return items
-    marked = Items(items)
-    marked.runs = runs
-    return marked
+    if known is None or id(state) not in known.runs:
+        return [state[key] for key in keys[: len(state)]]
+    run = known.runs[id(state)][0]
+    whole = run.count == len(state)
+    items = Items([run.first] * run.count if whole else [state[key] for key in keys[: len(state)]])
+    items.state = id(state)
+    return items
 
 
 def read_each(read: Callable[[Any], _T], items: list[Any]) -> list[_T]:
@@ -207,12 +213,10 @@ def read_each(read: Callable[[Any], _T], items: list[Any]) -> list[_T]:
     known = _known.get()
     if type(items) is not Items or known is None:
         return list(map(read, items))
+    known.read.add(items.state)
     done: list[_T] = []
-    for run in items.runs:
+    for run in known.runs[items.state]:
         done += map(read, items[len(done) : run.start])
         first = read(items[run.start])
-        try:
-            done += repeat_like(run, first) if known.build else [first] * run.count
-        except NotAlike:
-            done += map(read, items[run.start : run.start + run.count])
+        done += repeat_like(run, first) if known.build else [first] * run.count
     return done + list(map(read, items[len(done) :]))

@@ -74,6 +74,13 @@ def keep_on_host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) ->
     return cast(jax.Array, host(leaf, dtype, shape))
 
 
+def check(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array:
+    """The `Put` that only looks, before something is stored."""
+    if not _checked(leaf, dtype, shape) or not is_array(leaf):
+        raise Mismatch
+    return cast(jax.Array, leaf)
+
+
 def collect(pending: list[Any]) -> Put:
     """The `Put` of a first pass: checks everything, and lists the host arrays that must go to the device."""
 

@@ -45,6 +45,14 @@ class CodecError(TreatyError):
     """There is no generated code for a class, or it is stale. The message names the command to run."""
 
 
+class UnaddressableArrayError(TreatyError, ValueError):
+    """An array has shards on other hosts, so this process cannot write it to one file."""
+
+
+class StateKeyError(TreatyError, AssertionError, TypeError):
+    """A registered function gave a state dict with keys other than str: Flax asserts, eformer raises a TypeError."""
+
+
 def show_path(path: Path) -> str:
     """`("blocks", 3, "up")` -> `$.blocks[3].up`; keys that are not names are quoted."""
     return "$" + "".join(map(_show_key, path))

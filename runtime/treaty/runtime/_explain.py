@@ -61,20 +61,20 @@ class _Walker:
                 yield Mismatch(_expected(field.type, env), "nothing", (*path, field.key))
         for key in state:
             if key not in known:
-                yield Mismatch(f"no such key in {_short(cls.id)}", _describe(state[key]), (*path, _as_key(key)))
+                yield Mismatch(f"no such key in {_short(cls.id)}", describe(state[key]), (*path, _as_key(key)))
 
     def type(self, type: ir.Type, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
         if isinstance(type, (ir.Array, ir.Key)):
             yield from _array(type, state, env, path, template)
         elif isinstance(type, ir.Scalar):
             if not _passes(type.type, state):
-                yield Mismatch(type.type, _describe(state), path)
+                yield Mismatch(type.type, describe(state), path)
         elif isinstance(type, ir.NumpyScalar):
             if state.__class__ is not BY_NAME[type.dtype].numpy.type:
-                yield Mismatch(ir.describe(type), _describe(state), path)
+                yield Mismatch(ir.describe(type), describe(state), path)
         elif isinstance(type, ir.Enum):
             if state.__class__ is not str or state not in type.members:
-                yield Mismatch(f"one of {', '.join(type.members)}", _describe(state), path)
+                yield Mismatch(f"one of {', '.join(type.members)}", describe(state), path)
         elif isinstance(type, ir.Optional):
             yield from self._optional(type, state, env, path, template)
         elif isinstance(type, ir.Node):
@@ -86,7 +86,7 @@ class _Walker:
 
     def _optional(self, type: ir.Optional, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
         if template is not _ABSENT and (state is None) != (template is None):
-            yield Mismatch(f"{_describe(template)} as in the template", _describe(state), path)
+            yield Mismatch(f"{describe(template)} as in the template", describe(state), path)
         elif state is not None:
             yield from self.type(type.item, state, env, path, template)
 
@@ -126,7 +126,7 @@ class _Walker:
         for key in state:
             if key not in parts:
                 expected = f"no such key in a {_container_name(type)}"
-                yield Mismatch(expected, _describe(state[key]), (*path, _as_key(key)))
+                yield Mismatch(expected, describe(state[key]), (*path, _as_key(key)))
 
     def _environment(self, cls: ir.Class, state: Any, given: _Env, path: Path) -> tuple[_Env, list[Mismatch]]:
         """The dims of one instance: given from above, read from the data, or defined by a label."""
@@ -196,15 +196,15 @@ def _array(type: ir.Array | ir.Key, state: Any, env: _Env, path: Path, template:
         array, suffix = state["data"], (KEY_IMPLS[impl],)
         template = template["data"] if isinstance(template, dict) and "data" in template else _ABSENT
     if not is_array(array):
-        yield Mismatch(expected, _describe(array), path)
+        yield Mismatch(expected, describe(array), path)
         return
     dtype = np.dtype("uint32") if isinstance(type, ir.Key) else BY_NAME[type.dtype].numpy
     sizes = (*(evaluate(dim.size, env) for dim in type.dims), *suffix)
     wrong_size = any(want is not None and want != size for want, size in zip(sizes, array.shape, strict=False))
     if array.dtype != dtype or len(array.shape) != len(sizes) or wrong_size:
-        yield Mismatch(expected, _describe(array), path)
+        yield Mismatch(expected, describe(array), path)
     elif template is not _ABSENT and is_array(template) and template.shape != array.shape:
-        yield Mismatch(f"{_describe(template)} as in the template", _describe(array), path)
+        yield Mismatch(f"{describe(template)} as in the template", describe(array), path)
 
 
 def _expected(type: ir.Type, env: _Env) -> str:
@@ -238,7 +238,7 @@ def _container_name(type: ir.Type) -> str:
     return "Partial" if isinstance(type, ir.Partial) else f"tuple of {len(ir.children(type))}"
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
     """A found value in a few words; never its contents, which may be large or hostile."""
     if is_array(value):
         shape = f"[{', '.join(map(str, value.shape))}]"
@@ -259,7 +259,7 @@ def _kind(value: Any) -> str:
     if value is None:
         return "None"
     if is_array(value):
-        return _describe(value)
+        return describe(value)
     return str(value.__class__.__name__)
 
 

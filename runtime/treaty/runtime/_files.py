@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -68,16 +68,17 @@ def write_pieces(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
 
 
 def read_buffer(path: str | os.PathLike[str]) -> Any:
-    """The contents of a file: a map of it, or, if the suffix says that it is compressed, memory."""
-    compressor = _COMPRESSORS.get(Path(path).suffix)
+    """The contents of a file: a map of it, or, where it begins as a compressed one does, memory."""
     with open(path, "rb") as file:
+        start = file.read(4)
+        file.seek(0)
+        compressor = next((one for magic, one in _MAGIC.items() if start.startswith(magic)), None)
         if compressor is None:
-            empty = os.fstat(file.fileno()).st_size == 0  # which cannot be mapped
-            return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if start else b""  # no map of nothing
         try:
             return _decompressed(compressor(file, "rb"))
         except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
-            raise CorruptCheckpointError(f"expected a whole {Path(path).suffix} file, got {error} in {path}") from error
+            raise CorruptCheckpointError(f"expected a whole compressed file, got {error} in {path}") from error
 
 
 def _decompressed(stream: IO[bytes]) -> bytearray:
@@ -128,7 +129,12 @@ def _gzip(file: IO[bytes], mode: Literal["rb", "wb"]) -> gzip.GzipFile:
     return gzip.GzipFile("", mode, 6, file, mtime=0)  # no name, no time: equal states give equal files
 
 
-_COMPRESSORS: Final[Mapping[str, Callable[[IO[bytes], Literal["rb", "wb"]], Any]]] = {
+_Compressor: TypeAlias = Callable[[IO[bytes], Literal["rb", "wb"]], Any]
+_COMPRESSORS: Final[Mapping[str, _Compressor]] = {
     ".gz": _gzip,
     ".zst": zstd.ZstdFile,
 }
+_MAGIC: Final[Mapping[bytes, _Compressor]] = {
+    b"\x1f\x8b": _gzip,
+    b"\x28\xb5\x2f\xfd": zstd.ZstdFile,
+}  # in MessagePack these would be numbers

@@ -3,9 +3,12 @@
 Setting slots directly is twice as fast as `__init__`, and an unflatten that ran validators would refuse tracers.
 """
 
+import gc
 import linecache
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from itertools import repeat
 from types import MemberDescriptorType
 from typing import Any, Final
@@ -32,12 +35,31 @@ def many(cls: type, values: Mapping[str, list[Any]], count: int) -> list[Any]:
         names = [str(attrs.fields_dict(cls)[name].alias) for name in values]
         rows = zip(*values.values(), strict=True) if values else repeat((), count)
         return [cls(**dict(zip(names, row, strict=True))) for row in rows]
-    made: list[Any] = list(map(object.__new__, repeat(cls, count)))
+    with _collector_paused():  # it would look at each of them several times
+        made: list[Any] = list(map(object.__new__, repeat(cls, count)))
     for name, column in values.items():
         deque(map(_setter(cls, name), made, column), maxlen=0)  # the fastest loop Python has
     if _caches_hash(cls):
         deque(map(object.__setattr__, made, repeat(_CACHED_HASH), repeat(None)), maxlen=0)
     return made
+
+
+@cache
+def columns(cls: type) -> Callable[[Sequence[Any]], tuple[list[Any], ...]]:
+    """A function from instances to the values of each field, in order."""
+    lists = _tuple([f"[obj.{one.name} for obj in many]" for one in attrs.fields(cls)])
+    return _compile(cls, "columns", ["many"], [f"return {lists}"])
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...]) -> None:

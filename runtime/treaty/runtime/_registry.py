@@ -9,6 +9,7 @@ from attrs import frozen
 
 from treaty.runtime._errors import CodecError
 from treaty.schema import Schema, schema_of
+from treaty.schema._declare import version_of
 from treaty.schema.modules import import_generated
 
 _T = TypeVar("_T")
@@ -43,6 +44,11 @@ def register(codec: Codec[_T]) -> Codec[_T]:
     _codecs[codec.cls, codec.id] = codec
     _checked.clear()
     return codec
+
+
+def is_state_class(cls: type) -> bool:
+    """Whether a class is declared with @state, or is a plain attrs class with generated code."""
+    return version_of(cls) is not None or any(origin is cls for origin, _ in list(_codecs))
 
 
 def codec_of_class(cls: Any) -> Codec[Any]:

@@ -6,7 +6,7 @@ Checks raise `Mismatch` without a message: the caller then runs `explain` over t
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_origin
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_origin, overload
 
 import attrs
 import jax
@@ -31,6 +31,10 @@ from treaty.runtime._arrays import key_dtype
 from treaty.runtime._arrays import read_key as read_key
 from treaty.runtime._arrays import write_key as write_key
 from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._flax.bridge import Functions, share
+from treaty.runtime._flax.read import restore_state_class
+from treaty.runtime._flax.write import write_state_class
+from treaty.runtime._index import index_keys
 from treaty.runtime._ml import bfloat16 as bfloat16
 from treaty.runtime._ml import float4_e2m1fn as float4_e2m1fn
 from treaty.runtime._ml import float6_e2m3fn as float6_e2m3fn
@@ -74,8 +78,6 @@ Keywords: TypeAlias = "dict[str, Any]"
 
 _struct: Callable[..., object] = jax.ShapeDtypeStruct
 
-_index = [str(i) for i in range(1024)]  # keys of sequences, made once; replaced as a whole, never changed
-
 
 def schema(text: str, *uses: Callable[[], Schema]) -> Callable[[], Schema]:
     """The schemas of a generated module, parsed when first asked for, with those of the modules it uses."""
@@ -104,10 +106,11 @@ def register(
     children: tuple[str, ...] | None = None,
     static: tuple[str, ...] = (),
 ) -> Codec[_T]:
-    """Enter the generated functions of a class into the registry; with `children`, make the class a pytree."""
+    """Enter the generated functions of a class into the registry, and into Flax's; with `children`, make the class a pytree."""
     origin: type[_T] = get_origin(cls) or cls
     if children is not None:
         _instances.register_pytree(origin, children, static)
+    share(origin, Functions(write_state_class, restore_state_class), override=False)
     return registry.register(Codec(origin, id, schemas, digest, write, read, abstract, dims, sizes, unsized))
 
 
@@ -116,19 +119,14 @@ def constructor(cls: Callable[_P, _T]) -> Callable[_P, _T]:
     return cast("Callable[_P, _T]", _instances.constructor(cast(type, get_origin(cls) or cls)))
 
 
-def indexed(items: Iterable[_T], write: Callable[[_T], _R] | None = None) -> dict[str, Any]:
+@overload
+def indexed(items: Iterable[_T]) -> dict[str, _T]: ...
+@overload
+def indexed(items: Iterable[_T], write: Callable[[_T], _R]) -> dict[str, _R]: ...
+def indexed(items: Iterable[Any], write: Callable[[Any], Any] | None = None) -> dict[str, Any]:
     """A sequence in state-dict form, keys "0", "1", …, with its items written by `write`."""
     values = items if isinstance(items, (list, tuple)) else list(items)
-    if write is not None:
-        return _alike.write_each(values, write, _keys(len(values)))
-    return dict(zip(_keys(len(values)), values, strict=False))
-
-
-def _keys(count: int) -> list[str]:
-    global _index
-    if len(_index) < count:
-        _index = [str(i) for i in range(2 * count)]
-    return _index
+    return _alike.write_each(values, write, index_keys(len(values)))
 
 
 def empty(state: object) -> None:
@@ -141,7 +139,7 @@ def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
     """The items of a sequence in order."""
     if type(state) is not dict or (length is not None and len(state) != length):
         raise Mismatch
-    return _alike.with_runs([state[key] for key in _keys(len(state))[: len(state)]], state)
+    return _alike.items_of(state, index_keys(len(state)))
 
 
 def each(read: Callable[Concatenate[_T, _P], _R], items: list[_T], /, *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:

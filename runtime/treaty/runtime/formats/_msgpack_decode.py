@@ -4,6 +4,7 @@ Written out here instead of calling msgpack because that copies every array, and
 Lengths are checked against what is left before anything is made from them, so no input can ask for much memory.
 """
 
+import mmap
 import re
 import struct
 from math import prod
@@ -12,14 +13,16 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from treaty.runtime._alike import Run, repeat_like
-from treaty.runtime._errors import CorruptCheckpointError, Path, show_path
+from treaty.runtime._errors import CorruptCheckpointError, show_path
+from treaty.runtime._index import index_keys
 from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, NDARRAY, SCALAR, HostArray
 from treaty.schema.dtypes import BY_NAME
 
 Runs: TypeAlias = dict[int, list[Run]]
 
 MAX_DEPTH: Final = 400  # far above any real tree, far below Python's own limit
-_FEWEST_ALIKE: Final = 8  # comparing shorter runs costs more than reading them
+_FEWEST_ALIKE: Final = 32  # comparing shorter runs costs more than reading them one by one
+_PREFIX: Final = 8  # bytes that every head has
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _NUMBERS: Final = {
     code: struct.Struct(">" + format)
@@ -29,7 +32,11 @@ _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
 def decode(data: Any, runs: Runs | None = None) -> Any:
-    """The tree that all of `data` encodes. Dicts of alike items are listed in `runs`, by their id."""
+    """The tree that all of `data` encodes.
+
+    With `runs`, alike items of sequences are not spelled out: the first one stands in the place of each, and `runs`
+    has the arrays of the others, by the id of the sequence's dict.
+    """
     decoder = _Decoder(data, runs)
     try:
         value, end = decoder.value(0, 0)
@@ -52,9 +59,11 @@ class _Damaged(Exception):
 class _Decoder:
     def __init__(self, data: Any, runs: Runs | None) -> None:
         self.view = memoryview(data).cast("B").toreadonly()
+        self.data = data if isinstance(data, (bytes, mmap.mmap)) else self.view  # quicker to index than the view
         self.size = len(self.view)
         self.runs = runs
         self.arrays: list[tuple[int, int, HostArray | None]] = []  # where the data of arrays begins and ends, in order
+        self.heads: dict[Any, tuple[bytes, Any, Any]] = {}  # heads of arrays, by their extension's size and their start
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
         code = self.byte(at)
@@ -90,7 +99,8 @@ class _Decoder:
     def byte(self, at: int) -> int:
         if at >= self.size:
             raise _Damaged("expected a value, got the end of the data", at)
-        return self.view[at]
+        found: int = self.data[at]
+        return found
 
     def room(self, at: int, count: int, what: str) -> int:
         if count > self.size - at:
@@ -101,12 +111,12 @@ class _Decoder:
         """Where a value begins whose length is stored in 1, 2 or 4 bytes, and that length."""
         start = at + 1 + (1 << width)
         self.room(at, start - at, "a length")
-        return start, int.from_bytes(self.view[at + 1 : start], "big")
+        return start, int.from_bytes(self.data[at + 1 : start], "big")
 
     def text(self, start: int, count: int) -> tuple[str, int]:
         end = start + self.room(start, count, "text")
         try:
-            return str(self.view[start:end], "utf-8"), end
+            return str(self.data[start:end], "utf-8"), end
         except UnicodeDecodeError:
             raise _Damaged("expected UTF-8, got other bytes", start) from None
 
@@ -132,21 +142,55 @@ class _Decoder:
         self.enter(count, 2, at, depth)
         state: dict[Any, Any] = {}
         found: list[Run] = []
-        last = patience = 0  # the length of the entry before this one; how many entries to let pass without a try
+        patience = 0  # how many entries to let pass without looking for alike ones
         while len(state) < count:
             start, mark = at, len(self.arrays)
-            at = self.entry(state, at, depth)
-            alike, last = at - start == last, at - start
+            at = self.known(state, at, count if count < _FEWEST_ALIKE else len(state) + 1)
+            if at == start:
+                at = self.entry(state, at, depth)
             patience -= 1
-            if alike and patience < 0 and count - len(state) >= _FEWEST_ALIKE and mark < len(self.arrays):
-                run, at = self.repeated(state, start, at, mark, count - len(state))
-                patience = 16 if run is None else 0
-                found += [] if run is None else [run]
+            if patience < 0 and count - len(state) >= _FEWEST_ALIKE and mark < len(self.arrays):
+                rows = self.alike(start, at, mark, count - len(state))
+                patience = max(rows - 1, 4)
+                if rows >= _FEWEST_ALIKE:
+                    found += self.repeated(state, start, at, mark, rows)
+                    at, patience = start + rows * (at - start), 0
         if CHUNKED in state:
             return self.unchunked(state, at), at
         if found and self.runs is not None:
             self.runs[id(state)] = found
         return state, at
+
+    def known(self, state: dict[Any, Any], at: int, until: int) -> int:
+        """Read entries while each is a short key and an array whose head was seen before; `entry` reads all others."""
+        data, heads = self.data, self.heads
+        try:
+            while len(state) < until:
+                code = data[at]
+                middle = at + 1 + (code & 31)
+                kind = data[middle]
+                if kind == 0xC7:
+                    start, count = middle + 3, data[middle + 1]
+                elif kind == 0xC8:
+                    start, count = middle + 4, data[middle + 1] << 8 | data[middle + 2]
+                elif kind == 0xC9:
+                    start, count = middle + 6, int.from_bytes(data[middle + 1 : middle + 5], "big")
+                else:
+                    break
+                seen = heads.get((count, bytes(data[start : start + _PREFIX])))
+                if seen is None or data[start - 1] != NDARRAY or not 0xA0 <= code < 0xC0 or start + count > self.size:
+                    break
+                head, shape, dtype = seen
+                begin = start + len(head)
+                key = str(data[at + 1 : middle], "utf-8")
+                if data[start:begin] != head or key in state:
+                    break
+                at = start + count
+                state[key] = array = np.ndarray(shape, dtype, self.view, begin)
+                self.arrays.append((begin, at, array))
+        except (IndexError, UnicodeDecodeError):
+            pass  # `entry` says what is wrong
+        return at
 
     def entry(self, state: dict[Any, Any], start: int, depth: int) -> int:
         """Read one key and its value into the dict."""
@@ -158,48 +202,57 @@ class _Decoder:
         except TypeError:
             raise _Damaged(f"expected a key, got a {type(key).__name__}", start) from None
         try:
-            state[key], at = self.value(at, depth + 1)
+            read = self.value(at, depth + 1)
         except _Damaged as damage:
             damage.path.insert(0, key if type(key) in (str, int) else repr(key))
             raise
+        state[key], at = read
         return at
 
-    def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, left: int) -> tuple[Run | None, int]:
-        """Read on while entries are like the one at start:end but for the text of the key and the data of arrays."""
-        text, arrays = self.byte(start) & 31, self.arrays[mark:]
-        if not 0xA0 <= self.byte(start) < 0xC0 or not text or any(one is None for _, _, one in arrays):
-            return None, end
-        first, stride = next(reversed(state.items())), end - start
-        rows = self.alike(start, stride, [(1, 1 + text), *((a - start, b - start) for a, b, _ in arrays)], left)
-        try:
-            keys = [
-                str(key, "utf-8") for key in self.column(start + 1, stride, rows, np.dtype(f"V{text}"), ()).tolist()
-            ]
-        except UnicodeDecodeError:
-            return None, end
-        if rows < _FEWEST_ALIKE or len({*keys, *state}) != len(state) + rows - 1:
-            return None, end
-        columns = {id(one): self.views(a, stride, rows, one) for a, _, one in arrays if one is not None}
-        run = Run(len(state) - 1, rows, first[1], columns)
-        state.update(zip(keys, repeat_like(run), strict=True))
-        self.arrays[mark:] = [(start, start, None)]  # not an entry to be repeated as a whole
-        return run, start + rows * stride
-
-    def alike(self, start: int, stride: int, holes: list[tuple[int, int]], left: int) -> int:
-        """How many rows of a stride from `start` have the bytes of the first, whatever is in the holes."""
-        ends = [0, *(b for _, b in holes)]
-        constants = [(a, b) for a, b in zip(ends, [*(a for a, _ in holes), stride], strict=True) if a < b]
+    def alike(self, start: int, end: int, mark: int, left: int) -> int:
+        """How many entries are like the one at start:end but for the text of the key and the data of arrays."""
+        code, arrays, stride = self.byte(start), self.arrays[mark:], end - start
+        if not 0xA0 < code < 0xC0 or any(one is None for _, _, one in arrays):
+            return 1
+        ends = [0, 1 + (code & 31), *(b - start for _, b, _ in arrays)]
+        starts = [1, *(a - start for a, _, _ in arrays), stride]
+        constants = [(a, b) for a, b in zip(ends, starts, strict=True) if a < b]
         limit = min(1 + left, (self.size - start) // stride)
-        done, block = 1, 16  # in growing blocks: trying costs no more than what is won
+        next_row = self.view[end : end + stride]
+        if limit < 2 or any(next_row[a:b] != self.view[start + a : start + b] for a, b in constants):
+            return 1
+        done, block = 2, 64  # in growing blocks: trying costs no more than what is won
         while done < limit:
             upto = min(limit, done + block)
+            same = np.ones(upto - done, bool)
             for a, b in constants:
                 rows = self.column(start + done * stride + a, stride, upto - done, _uint8, (b - a,))
-                same = (rows == self.column(start + a, stride, 1, _uint8, (b - a,))).all(axis=1)
-                if not same.all():
-                    return done + int(same.argmin())
-            done, block = upto, 8 * block
+                same &= (rows == self.column(start + a, stride, 1, _uint8, (b - a,))).all(axis=1)
+            if not same.all():
+                return done + int(same.argmin())
+            done, block = upto, 16 * block
         return done
+
+    def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, rows: int) -> list[Run]:
+        """Read entries that are like the last one, which is at start:end."""
+        first, stride, index = next(reversed(state.values())), end - start, len(state) - 1
+        columns = {id(one): self.views(a, stride, rows, one) for a, _, one in self.arrays[mark:]}
+        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
+        run = Run(index, rows, first, columns)
+        keys = self.keys(start + 1, stride, rows, self.byte(start) & 31, index)
+        spelled = self.runs is None or keys != index_keys(index + rows)[index : index + rows]
+        state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
+        if len(state) != index + rows:
+            raise _Damaged("expected each key once, got some again", start)
+        return [] if spelled else [run]
+
+    def keys(self, at: int, stride: int, rows: int, size: int, index: int) -> list[str]:
+        """The texts of keys that begin a stride from each other; quick where they count on from `index`."""
+        column = self.column(at, stride, rows, np.dtype(f"V{size}"), ())
+        expected = index_keys(index + rows)[index : index + rows]
+        if column.tobytes() == "".join(expected).encode():
+            return expected
+        return [self.text(at + row * stride, size)[0] for row in range(rows)]
 
     def column(self, at: int, stride: int, rows: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> HostArray:
         """The arrays that begin a stride from each other, as one."""
@@ -208,7 +261,7 @@ class _Decoder:
             strides.insert(0, strides[0] * length)
         return np.ndarray((rows, *shape), dtype, self.view, at, (stride, *strides[: len(shape)]))
 
-    def views(self, at: int, stride: int, rows: int, first: HostArray) -> list[HostArray]:
+    def views(self, at: int, stride: int, rows: int, first: Any) -> list[HostArray]:
         if first.shape:
             return [first, *self.column(at, stride, rows, first.dtype, first.shape)[1:]]
         return [first, *(one.reshape(()) for one in self.column(at, stride, rows, first.dtype, (1,))[1:])]
@@ -256,6 +309,13 @@ class _Decoder:
 
     def array(self, start: int, end: int) -> HostArray:
         """[shape, dtype name, bytes] that must end where the extension does."""
+        head, shape, dtype = self.head(start, end)
+        array: HostArray = np.ndarray(shape, dtype, self.view, start + len(head))
+        self.arrays.append((start + len(head), end, array))
+        return array
+
+    def head(self, start: int, end: int) -> tuple[bytes, Any, Any]:
+        """What is before the data of an array, checked: its bytes, shape and dtype."""
         if self.byte(start) != 0x93:
             raise _Damaged("expected an array's shape, dtype and data, got something else", start)
         shape, at = self.value(start + 1, MAX_DEPTH - 1)
@@ -272,11 +332,12 @@ class _Decoder:
         if data + count != end or count != prod(shape) * dtype.itemsize:
             raise _Damaged(f"expected {prod(shape) * dtype.itemsize} bytes for {dtype}{shape}, got {count}", at)
         try:
-            array: HostArray = np.ndarray(shape, dtype, self.view, data)
+            np.ndarray(shape, dtype, self.view, data)
         except (ValueError, OverflowError) as error:  # too many axes, or lengths over numpy's limit beside a 0
             raise _Damaged(f"expected a shape, got {_shown(shape)} ({error})", start + 1) from None
-        self.arrays.append((data, end, array))
-        return array
+        found = (bytes(self.data[start:data]), tuple(shape), dtype)
+        self.heads[end - start, found[0][:_PREFIX]] = found
+        return found
 
 
 _uint8 = np.dtype("uint8")

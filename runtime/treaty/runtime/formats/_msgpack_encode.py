@@ -7,6 +7,7 @@ a tree becomes a list of small constants and array buffers, and no array is copi
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -14,7 +15,8 @@ import msgpack
 import numpy as np
 
 from treaty.runtime._alike import Run
-from treaty.schema import TreatyError
+from treaty.runtime._errors import UnaddressableArrayError
+from treaty.runtime._index import packed_index_keys
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
@@ -53,6 +55,8 @@ class _Encoder:
             self.array(host_array(value))
         elif kind is list:
             self.sequence(value)
+        elif kind is jax.ShapeDtypeStruct:
+            raise TreatyError("expected arrays with contents, got abstract ones")
         else:
             self.out.append(self.pack(value))
 
@@ -61,7 +65,9 @@ class _Encoder:
         for key, value in state.items():
             self.out.append(_key(key) if type(key) is str else self.pack(key))
             if type(value) is np.ndarray and value.nbytes <= self.chunk_bytes:
-                array = value if value.flags.c_contiguous and value.dtype.isnative else host_array(value)
+                dtype = value.dtype  # isbuiltin is 0 for swapped and structured ones
+                plain = value.flags.c_contiguous and dtype.isbuiltin and not dtype.hasobject
+                array = value if plain else host_array(value)
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(value)
@@ -94,21 +100,28 @@ class _Encoder:
 
     def run(self, state: dict[str, Any], run: Run) -> None:
         """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
-        first = encode(run.first)
-        width = 1 + len(first)
-        many: list[Any] = [None] * (width * len(state))
-        many[0::width] = [_key(key) for key in state]
+        first = _joined_constants(encode(run.first))
+        count, width = len(state), 1 + len(first)
+        many: list[Any] = [None] * (width * count)
+        many[0::width] = packed_index_keys(count)[:count]
         for index, piece in enumerate(first, 1):
-            many[index::width] = [piece] * len(state) if type(piece) is bytes else run.columns[id(piece)]
-        self.out.append(_map_head(len(state)))
+            many[index::width] = [piece] * count if type(piece) is bytes else run.columns[id(piece)]
+        self.out.append(_map_head(count))
         self.out += many
+
+
+def _joined_constants(pieces: list[Piece]) -> list[Piece]:
+    grouped = groupby(pieces, key=lambda piece: type(piece) is bytes)
+    return [one for constant, group in grouped for one in ([join(list(group))] if constant else group)]
 
 
 def host_array(array: Any) -> HostArray:
     """An array as MessagePack stores it: on the host, in C order, in the machine's byte order."""
     if isinstance(array, jax.Array):
+        if isinstance(array, jax.core.Tracer):
+            raise TreatyError("expected arrays with contents, got traced ones; save outside of jit and grad")
         if not array.is_fully_addressable:
-            raise TreatyError(
+            raise UnaddressableArrayError(
                 f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
                 "several processes; save a directory instead, or gather it first"
             )

@@ -98,7 +98,7 @@ def tree_to_state_dict(obj: _schema.Tree) -> TreeState:
         raise _codec.other_class(obj, _schema.Tree)
     return {
         "value": obj.value,
-        "kids": _codec.indexed([tree_to_state_dict(x) for x in obj.kids]),
+        "kids": _codec.indexed(obj.kids, tree_to_state_dict),
         "next": _codec.maybe(tree_to_state_dict, obj.next),
     }
 
@@ -131,7 +131,7 @@ def tree_read(
         d = tree_peek_d(state)
     return tree_new(
         value=_codec.maybe(put, state["value"], _float32, (d,)),
-        kids=[tree_read(x, put, d=d) for x in _codec.items(state["kids"])],
+        kids=_codec.each(tree_read, _codec.items(state["kids"]), put, d=d),
         next=_codec.maybe(tree_read, state["next"], put, d=d),
     )
 
@@ -204,12 +204,12 @@ def model_to_state_dict(obj: _schema.Model) -> ModelState:
     if type(obj) is not _schema.Model:
         raise _codec.other_class(obj, _schema.Model)
     return {
-        "heads": _codec.indexed([head_to_state_dict(x) for x in obj.heads]),
+        "heads": _codec.indexed(obj.heads, head_to_state_dict),
         "tree": tree_to_state_dict(obj.tree),
         "product": obj.product,
         "left": obj.left,
         "right": dict(obj.right),
-        "keys": _codec.indexed([_codec.write_key(x) for x in obj.keys]),
+        "keys": _codec.indexed(obj.keys, _codec.write_key),
         "fixed": obj.fixed,
         "table": {
             str(k): model_table_to_state_dict(
@@ -298,14 +298,12 @@ def model_read(
     heads = _codec.defined(heads, 8)
     return model_new(
         heads=tuple(
-            [
-                head_read(
-                    x,
-                    put,
-                    d=None if width is None else 4 * width,
-                )
-                for x in _codec.items(state["heads"])
-            ],
+            _codec.each(
+                head_read,
+                _codec.items(state["heads"]),
+                put,
+                d=None if width is None else 4 * width,
+            ),
         ),
         tree=tree_read(state["tree"], put, d=width),
         product=_codec.maybe(
@@ -323,14 +321,12 @@ def model_read(
             )
             for k, x in _codec.entries(state["right"]).items()
         },
-        keys=[
-            _codec.read_key(
-                x,
-                put,
-                (n_keys,),
-            )
-            for x in _codec.items(state["keys"], n_keys)
-        ],
+        keys=_codec.each(
+            _codec.read_key,
+            _codec.items(state["keys"], n_keys),
+            put,
+            (n_keys,),
+        ),
         fixed=_codec.maybe(
             put,
             state["fixed"],

@@ -91,7 +91,8 @@ def run_to_state_dict(obj: _schema.Run) -> RunState:
         "step": obj.step,
         "params": _expected.params_to_state_dict(obj.params),
         "blocks": _codec.indexed(
-            [_train_state_expected.block_to_state_dict(x) for x in obj.blocks],
+            obj.blocks,
+            _train_state_expected.block_to_state_dict,
         ),
         "opt": adam_block_to_state_dict(obj.opt),
     }
@@ -132,14 +133,12 @@ def run_read(
             d_in=d_in,
             d_out=d_out,
         ),
-        blocks=[
-            _train_state_expected.block_read(
-                x,
-                put,
-                d_model=d_model,
-            )
-            for x in _codec.items(state["blocks"], n)
-        ],
+        blocks=_codec.each(
+            _train_state_expected.block_read,
+            _codec.items(state["blocks"], n),
+            put,
+            d_model=d_model,
+        ),
         opt=adam_block_read(state["opt"], put),
     )
 

@@ -509,10 +509,10 @@ def containers_to_state_dict(obj: _schema.Containers) -> ContainersState:
             )
             for k, x in obj.numbered.items()
         },
-        "maybe_list": None
-        if obj.maybe_list is None
-        else _codec.indexed(
-            [moments_to_state_dict(x) for x in obj.maybe_list],
+        "maybe_list": _codec.maybe(
+            _codec.indexed,
+            obj.maybe_list,
+            moments_to_state_dict,
         ),
         "maybe_mode": None if obj.maybe_mode is None else obj.maybe_mode.name,
         "anything": _codec.write_untyped(obj.anything),
@@ -550,7 +550,7 @@ def containers_read(
         call=containers_call_read(state["call"], put, d=d),
         pair=containers_pair_read(state["pair"], put, d=d),
         empty=containers_empty_read(state["empty"], put),
-        names=[_codec.text(x) for x in _codec.items(state["names"])],
+        names=_codec.each(_codec.text, _codec.items(state["names"])),
         nested={
             k: [
                 _codec.maybe(
@@ -572,20 +572,18 @@ def containers_read(
         },
         maybe_list=None
         if state["maybe_list"] is None
-        else [
-            moments_read(
-                x,
-                put,
-            )
-            for x in _codec.items(state["maybe_list"])
-        ],
+        else _codec.each(
+            moments_read,
+            _codec.items(state["maybe_list"]),
+            put,
+        ),
         maybe_mode=_codec.maybe(
             _codec.member,
             state["maybe_mode"],
             _schema.Mode,
         ),
         anything=_codec.read_untyped(state["anything"]),
-        shape=tuple([_codec.integer(x) for x in _codec.items(state["shape"])]),
+        shape=tuple(_codec.each(_codec.integer, _codec.items(state["shape"]))),
     )
 
 

@@ -150,7 +150,7 @@ def chain_to_state_dict(obj: _schema.Chain[object, object]) -> ChainState:
         raise _codec.other_class(obj, _schema.Chain)
     return {
         "first": adam_untyped_to_state_dict(obj.first),
-        "rest": _codec.indexed([_codec.write_untyped(x) for x in obj.rest]),
+        "rest": _codec.indexed(obj.rest, _codec.write_untyped),
     }
 
 
@@ -166,7 +166,7 @@ def chain_read(
     return chain_new(
         first=adam_untyped_read(state["first"], put),
         rest=tuple(
-            [_codec.read_untyped(x) for x in _codec.items(state["rest"])],
+            _codec.each(_codec.read_untyped, _codec.items(state["rest"])),
         ),
     )
 
@@ -337,7 +337,7 @@ def chain_params_float32_d_out_read(
     return chain_params_float32_d_out_new(
         first=adam_params_read(state["first"], put),
         rest=tuple(
-            [put(x, _float32, (d_out,)) for x in _codec.items(state["rest"])],
+            _codec.each(put, _codec.items(state["rest"]), _float32, (d_out,)),
         ),
     )
 

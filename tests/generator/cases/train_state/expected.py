@@ -135,7 +135,7 @@ def train_state_to_state_dict(obj: _schema.TrainState) -> TrainStateState:
     return {
         "step": obj.step,
         "embed": obj.embed,
-        "blocks": _codec.indexed([block_to_state_dict(x) for x in obj.blocks]),
+        "blocks": _codec.indexed(obj.blocks, block_to_state_dict),
         "rng": _codec.write_key(obj.rng),
         "lr": obj.lr,
         "note": obj.note,
@@ -164,14 +164,12 @@ def train_state_read(
         step=put(state["step"], _int32, ()),
         embed=put(state["embed"], _bfloat16, (vocab, d_model)),
         blocks=tuple(
-            [
-                block_read(
-                    x,
-                    put,
-                    d_model=d_model,
-                )
-                for x in _codec.items(state["blocks"], n_layers)
-            ],
+            _codec.each(
+                block_read,
+                _codec.items(state["blocks"], n_layers),
+                put,
+                d_model=d_model,
+            ),
         ),
         rng=_codec.read_key(state["rng"], put, ()),
         lr=_codec.floating(state["lr"]),

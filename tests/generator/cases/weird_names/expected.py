@@ -224,12 +224,8 @@ def a_long_class_name_that_goes_on_to_state_dict(
         raise _codec.other_class(obj, _schema.A_long_class_name_that_goes_on)
     return {
         "a_long_field_name_that_goes_on": _codec.indexed(
-            [
-                http_server_to_state_dict(
-                    x,
-                )
-                for x in obj.a_long_field_name_that_goes_on
-            ],
+            obj.a_long_field_name_that_goes_on,
+            http_server_to_state_dict,
         ),
         "plain": plain_to_state_dict(obj.plain),
         "odd": odd_to_state_dict(obj.odd),
@@ -253,18 +249,16 @@ def a_long_class_name_that_goes_on_read(
         a_long_dim_name_that_goes_on = size
     return a_long_class_name_that_goes_on_new(
         a_long_field_name_that_goes_on=tuple(
-            [
-                http_server_read(
-                    x,
-                    put,
-                    obj_=3,
-                    state_=a_long_dim_name_that_goes_on,
-                )
-                for x in _codec.items(
+            _codec.each(
+                http_server_read,
+                _codec.items(
                     state["a_long_field_name_that_goes_on"],
                     a_long_dim_name_that_goes_on,
-                )
-            ],
+                ),
+                put,
+                obj_=3,
+                state_=a_long_dim_name_that_goes_on,
+            ),
         ),
         plain=plain_read(state["plain"], put),
         odd=odd_read(state["odd"], put),

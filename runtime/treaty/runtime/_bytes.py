@@ -1,0 +1,92 @@
+"""Values to MessagePack and back: the class's own checks on the way out as on the way in."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
+
+from treaty.runtime import _alike
+from treaty.runtime._arrays import check
+from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._explain import explain as walk
+from treaty.runtime._files import read_buffer, write_pieces
+from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
+from treaty.runtime._state_dict import Into, build, from_state_dict
+from treaty.runtime.formats._msgpack_decode import Runs, decode
+from treaty.runtime.formats._msgpack_encode import Piece, encode, join
+from treaty.schema import TreatyError
+
+_T = TypeVar("_T")
+
+
+def to_bytes(obj: object, cls: Any = None) -> bytes:
+    """The state of an instance in MessagePack, the bytes that Flax gives for the same state dict.
+
+    Shapes and dtypes are checked first: what does not fit the class could not be restored. `cls` names the
+    generic alias where the class of `obj` alone does not say it.
+    """
+    codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
+    try:
+        return join(_pieces(codec, obj))
+    except TypeError:  # an array among alike ones that is not in C order
+        return join(_pieces(codec, obj, sketch=False))
+
+
+@overload
+def from_bytes(
+    target: type[_T], data: Any, *, dims: Mapping[str, int] | None = None, into: Into | None = None
+) -> _T: ...
+@overload
+def from_bytes(target: _T, data: Any, *, dims: Mapping[str, int] | None = None, into: Into | None = None) -> _T: ...
+def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None, into: Into | None = None) -> Any:
+    """Build `target`, a class, generic alias or template, from any buffer that holds its MessagePack.
+
+    Raises CorruptCheckpointError for bytes that are damaged, StateMismatchError for those of something else.
+    With `into="numpy"` and for np.ndarray fields the arrays are read-only views of `data`.
+    """
+    if into == "numpy" and (isinstance(target, type) or hasattr(target, "__origin__")):
+        runs: Runs = {}
+        state = decode(data, runs)
+        try:
+            with _alike.knowing(runs) as read:
+                obj = build(codec_of_class(target), state, dims or {}, into)
+            if read == runs.keys():
+                return obj
+        except (_alike.NotAlike, StateMismatchError):
+            pass  # read again, item by item
+    return from_state_dict(target, decode(data), dims=dims, into=into)
+
+
+def save_file(path: str | os.PathLike[str], obj: object, cls: Any = None) -> None:
+    """Stream an instance to a MessagePack file that replaces `path` as a whole."""
+    codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
+    write_pieces(path, _in_order(_pieces(codec, obj)) or _pieces(codec, obj, sketch=False))
+
+
+def restore_file(
+    path: str | os.PathLike[str], target: Any, *, dims: Mapping[str, int] | None = None, into: Into | None = None
+) -> Any:
+    return from_bytes(target, read_buffer(path), dims=dims, into=into)
+
+
+def _in_order(pieces: list[Piece]) -> list[Piece] | None:
+    return pieces if all(isinstance(one, bytes) or one.flags.c_contiguous for one in pieces) else None
+
+
+def _pieces(codec: Codec[_T], obj: _T, sketch: bool = True) -> list[Piece]:
+    """What to write, checked."""
+    runs: dict[int, _alike.Run] = {}
+    if sketch:
+        with _alike.sketching() as runs:
+            state = codec.write(obj)
+    else:
+        state = codec.write(obj)
+    try:
+        with _alike.knowing({key: [run] for key, run in runs.items()}, build=False):
+            codec.read(state, check, *[None] * len(codec.dims))
+    except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
+        found = walk(codec.schema, codec.write(obj))
+        raise (StateMismatchError(found) if found else error) from None
+    try:
+        return encode(state, runs=runs)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TreatyError(f"expected what MessagePack can hold, got {error} in {codec.id}") from error

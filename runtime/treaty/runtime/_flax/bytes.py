@@ -1,0 +1,79 @@
+"""State dicts as bytes and files, and values by way of them."""
+
+import gzip
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._flax.read import restore
+from treaty.runtime._flax.write import to_state_dict
+from treaty.runtime.formats import msgpack
+
+FilePath = str | os.PathLike[str]
+
+
+def msgpack_serialize(pytree: Any, in_place: bool = False) -> bytes:
+    """The bytes of a tree of dicts, lists, numbers, text and arrays; for other types there is `to_bytes`.
+
+    Without `in_place` dicts are written in the order of their keys, as Flax does. The tree is never changed.
+    """
+    if not in_place:
+        pytree = jax.tree_util.tree_map(lambda leaf: leaf, pytree)
+    return msgpack.pack(pytree, chunk_bytes=_chunk_bytes())
+
+
+def msgpack_restore(encoded_pytree: bytes) -> Any:
+    """The tree that any buffer of bytes holds. Its arrays are read-only and share the buffer's memory."""
+    return msgpack.unpack(encoded_pytree)
+
+
+def to_bytes(target: Any) -> bytes:
+    """The state of a value as bytes."""
+    return msgpack.pack(to_state_dict(target), chunk_bytes=_chunk_bytes())
+
+
+def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
+    """A copy of `target` with the values in the bytes, whose arrays must have the shapes and dtypes of the target's."""
+    return restore(target, msgpack.unpack(encoded_bytes), dtypes=True)
+
+
+def save_to_file(target: Any, filepath: FilePath) -> None:
+    """Write a value to a file, whole or not at all; the suffixes .gz and .zst compress it. Makes missing directories."""
+    Path(filepath).parent.mkdir(parents=True, exist_ok=True)
+    msgpack.write_file(filepath, to_state_dict(target), chunk_bytes=_chunk_bytes())
+
+
+def load_from_file(target: Any, filepath: FilePath) -> Any:
+    """`from_bytes` for a file."""
+    return restore(target, msgpack.read_file(filepath), dtypes=True)
+
+
+def compress_bytes(data: bytes) -> bytes:
+    """The bytes in gzip's form, always the same for the same data."""
+    return gzip.compress(data, compresslevel=6, mtime=0)
+
+
+def decompress_bytes(data: bytes) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorruptCheckpointError(f"expected gzip data, got {len(data)} bytes that are not: {error}") from error
+
+
+def to_compressed_bytes(target: Any) -> bytes:
+    return compress_bytes(to_bytes(target))
+
+
+def from_compressed_bytes(target: Any, compressed_data: bytes) -> Any:
+    """`from_bytes` for what `to_compressed_bytes` made."""
+    return from_bytes(target, decompress_bytes(compressed_data))
+
+
+def _chunk_bytes() -> int:
+    from treaty.runtime import serialization  # where users assign it, as they do to Flax's
+
+    return serialization.MAX_CHUNK_SIZE

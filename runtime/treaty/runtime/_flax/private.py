@@ -1,0 +1,36 @@
+"""Two functions that Flax keeps private and its own tests call. Nothing of ours does."""
+
+from typing import Any
+
+import jax
+import msgpack as _msgpack
+import numpy as np
+
+from treaty.runtime.formats import msgpack
+
+
+def _msgpack_ext_pack(x: Any) -> Any:
+    """The MessagePack extension for an array or a complex number; any other value as it is."""
+    if isinstance(x, (np.ndarray, np.generic, jax.Array, complex)):
+        return _msgpack.unpackb(msgpack.pack([x]))[0]  # in a list nothing is split into parts
+    return x
+
+
+def _chunk_array_leaves_in_place(d: Any) -> Any:
+    """Replace the numpy arrays of a dict that are over MAX_CHUNK_SIZE by their stored form; an array is returned in it."""
+    from treaty.runtime import serialization
+
+    if isinstance(d, np.ndarray):
+        return d if d.nbytes <= serialization.MAX_CHUNK_SIZE else _chunked(d, serialization.MAX_CHUNK_SIZE)
+    if isinstance(d, dict):
+        d.update({key: _chunk_array_leaves_in_place(value) for key, value in d.items()})
+    return d
+
+
+def _chunked(array: "np.ndarray[Any, np.dtype[Any]]", limit: int) -> dict[str, Any]:
+    flat, size = array.reshape(-1), max(1, limit // array.itemsize)
+    return {
+        "__msgpack_chunked_array__": True,
+        "shape": {str(axis): length for axis, length in enumerate(array.shape)},
+        "chunks": {str(i): flat[i * size : (i + 1) * size] for i in range(-(-flat.size // size))},
+    }

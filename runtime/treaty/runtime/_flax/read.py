@@ -1,0 +1,205 @@
+"""`from_state_dict`: Flax's rules and messages, and a check of every array."""
+
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, TypeAlias
+
+import attrs
+from jax.tree_util import Partial
+
+from treaty.runtime import _state_dict
+from treaty.runtime._errors import Mismatch, StateMismatchError
+from treaty.runtime._explain import describe
+from treaty.runtime._flax.checks import agree, compare, fits, is_strict, mismatch
+from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields
+from treaty.runtime._flax.paths import Names, error_path, joined, names_below
+from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
+from treaty.runtime._flax.write import to_state_dict
+from treaty.runtime._registry import is_state_class
+
+_Read: TypeAlias = Callable[[Any, Any, Names], Any]
+
+# Registered functions call from_state_dict for their parts: what those calls find is told by the first one.
+_found_so_far: ContextVar[list[Mismatch] | None] = ContextVar("treaty_mismatches", default=None)
+
+
+def from_state_dict(target: Any, state: Any, name: str = ".") -> Any:
+    """A copy of `target` with the values of `state`; an array must have the shape of the one that it replaces.
+
+    All differences are listed in one StateMismatchError. `name` is where `target` is in what is being restored.
+    """
+    return restore(target, state, name, dtypes=False)
+
+
+def restore(target: Any, state: Any, name: str = ".", *, dtypes: bool) -> Any:
+    """`from_state_dict`; with `dtypes`, an array must have the dtype of the one that it replaces, too."""
+    names = names_below(name)
+    outer = _found_so_far.get()
+    if outer is not None:  # what the calling function makes of this counts, and is checked where the first call began
+        return _Reader(outer, shapes=False, dtypes=False).read(target, state, names)
+    found: list[Mismatch] = []
+    strict = is_strict()
+    token = _found_so_far.set(found)
+    try:
+        restored = _Reader(found, shapes=strict, dtypes=strict and dtypes).read(target, state, names)
+    except ValueError as error:
+        if found:
+            error.add_note("\n".join(["Before that:", *map(str, found)]))
+        raise
+    finally:
+        _found_so_far.reset(token)
+    if found:
+        raise StateMismatchError(found)
+    return restored
+
+
+def restore_state_class(target: Any, state: Any, names: Names = ()) -> Any:
+    """Restore an instance by generated code, always strict."""
+    try:
+        return _state_dict.from_state_dict(target, state, into="numpy")
+    except StateMismatchError as error:
+        above = error_path(names)
+        found = [attrs.evolve(one, path=(*above, *one.path)) for one in error.mismatches]
+    outer = _found_so_far.get()
+    if outer is None:
+        raise StateMismatchError(found)
+    outer += found
+    return target
+
+
+class _Reader:
+    """Restores one target, and notes every mismatch that does not keep it from going on."""
+
+    def __init__(self, found: list[Mismatch], *, shapes: bool, dtypes: bool) -> None:
+        self._found = found
+        self._shapes = shapes
+        self._dtypes = dtypes
+        self._by_type: dict[type, _Read | None] = {}
+
+    def read(self, target: Any, state: Any, names: Names) -> Any:
+        return self._part(target, state, names[:-1], names[-1])
+
+    def _part(self, target: Any, state: Any, above: Names, name: str) -> Any:
+        cls = type(target)
+        if cls not in self._by_type:
+            self._by_type[cls] = self._reader_of(cls)
+        read = self._by_type[cls]
+        if read is not None:
+            return read(target, state, (*above, name))
+        if self._shapes and not fits(target, state, self._dtypes):
+            self._found.append(mismatch(target, state, (*above, name)))
+        return state
+
+    def _reader_of(self, cls: type) -> _Read | None:
+        if is_namedtuple(cls):
+            return self._namedtuple
+        if is_container(cls):
+            readers: dict[type, _Read] = {
+                dict: self._dict,
+                list: self._list,
+                tuple: self._tuple,
+                Partial: self._partial,
+            }
+            return readers[cls]
+        if served := functions_of(cls):
+            general: _Read = partial(self._registered, served.read)
+            if (fields := struct_fields(cls)) is not None:
+                return partial(self._struct, general, fields)
+            return partial(self._frozen_dict, general) if is_frozen_dict(cls) else general
+        if is_state_class(cls):
+            return restore_state_class
+        return self._class if issubclass(cls, type) else None
+
+    def _dict(self, target: dict[Any, Any], state: Any, names: Names) -> Any:
+        if not self._is_dict(state, f"a dict of {len(target)}", names):
+            return target
+        if missing := {str(key) for key in target}.difference(state.keys()):
+            raise ValueError(
+                "The target dict keys and state dict keys do not match, target dict contains keys "
+                f"{missing} which are not present in state dict at path {joined(names)}"
+            )
+        return {key: self._part(value, state[str(key)], names, str(key)) for key, value in target.items()}
+
+    def _list(self, target: Iterable[Any], state: Any, names: Names) -> Any:
+        items = list(target)
+        if not self._is_dict(state, f"a list of {len(items)}", names):
+            return target
+        if len(items) != len(state):
+            raise ValueError(
+                "The size of the list and the state dict do not match, "
+                f"got {len(items)} and {len(state)} at path {joined(names)}"
+            )
+        if not self._has_keys(state, [str(index) for index in range(len(items))], names):
+            return target
+        return [self._part(value, state[str(index)], names, str(index)) for index, value in enumerate(items)]
+
+    def _tuple(self, target: tuple[Any, ...], state: Any, names: Names) -> Any:
+        return tuple(self._list(target, state, names))
+
+    def _namedtuple(self, target: Any, state: Any, names: Names) -> Any:
+        if not self._is_dict(state, type(target).__name__, names):
+            return target
+        state = _without_legacy(target, state)
+        if set(state.keys()) != set(target._fields):
+            raise ValueError(
+                "The field names of the state dict and the named tuple do not match, "
+                f"got {set(state.keys())} and {set(target._fields)} at path {joined(names)}"
+            )
+        parts = {name: self._part(getattr(target, name), state[name], names, name) for name in target._fields}
+        return type(target)(**parts)
+
+    def _partial(self, target: Partial, state: Any, names: Names) -> Any:
+        if not self._is_dict(state, "a Partial", names) or not self._has_keys(state, ["args", "keywords"], names):
+            return target
+        args = self._part(target.args, state["args"], names, "args")
+        keywords = self._part(target.keywords, state["keywords"], names, "keywords")
+        make: Callable[..., Partial] = Partial
+        return make(target.func, *args, **keywords)
+
+    def _registered(self, read: _Read, target: Any, state: Any, names: Names) -> Any:
+        """What a registered function makes of the state. It may read older forms: then its result must fit the target."""
+        if not self._shapes:
+            return read(target, state, names)
+        before = to_state_dict(target)
+        if agree(before, state, self._dtypes):
+            return read(target, state, names)
+        restored = read(target, state, names)
+        self._found += compare(before, to_state_dict(restored), self._dtypes, names)
+        return restored
+
+    def _struct(self, general: _Read, fields: tuple[str, ...], target: Any, state: Any, names: Names) -> Any:
+        if type(state) is not dict or state.keys() != set(fields):
+            return general(target, state, names)  # Flax has words for it
+        parts = {name: self._part(getattr(target, name), state[name], names, name) for name in fields}
+        return target.replace(**parts)
+
+    def _frozen_dict(self, general: _Read, target: Any, state: Any, names: Names) -> Any:
+        if type(state) is not dict or not {str(key) for key in target} <= state.keys():
+            return general(target, state, names)
+        parts = {key: self._part(value, state[str(key)], names, str(key)) for key, value in target.items()}
+        return type(target)(parts)
+
+    def _class(self, target: type, state: Any, names: Names) -> Any:
+        """A state class may stand for its instances; any other class is a leaf."""
+        return restore_state_class(target, state, names) if is_state_class(target) else state
+
+    def _is_dict(self, state: Any, expected: str, names: Names) -> bool:
+        if hasattr(state, "keys"):
+            return True
+        self._found.append(Mismatch(expected, describe(state), error_path(names)))
+        return False
+
+    def _has_keys(self, state: Any, expected: list[str], names: Names) -> bool:
+        missing = [key for key in expected if key not in state]
+        if missing:
+            self._found.append(Mismatch(f"the keys {expected}", str(list(state.keys())), error_path(names)))
+        return not missing
+
+
+def _without_legacy(target: Any, state: Any) -> Any:
+    """Flax once stored a NamedTuple as its name, its fields and their values."""
+    if set(state.keys()) != {"name", "fields", "values"} or set(target._fields) == set(state.keys()):
+        return state
+    fields, values = state["fields"], state["values"]
+    return {fields[str(index)]: values[str(index)] for index in range(len(fields))}

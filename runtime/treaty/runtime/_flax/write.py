@@ -1,0 +1,70 @@
+"""`to_state_dict`, in Flax's layout."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from jax.tree_util import Partial
+
+from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields
+from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
+from treaty.runtime._registry import codec_of_instance, is_state_class
+
+_Write: TypeAlias = Callable[[Any], Any]
+
+
+def to_state_dict(target: Any) -> Any:
+    """The state of a value as nested dicts with str keys; a value of a type that nobody registered stays as it is."""
+    return _Writer()(target)
+
+
+def write_state_class(target: Any) -> Any:
+    return codec_of_instance(target).write(target)
+
+
+class _Writer:
+    """One call of `to_state_dict`, which asks only once who serves a type."""
+
+    def __init__(self) -> None:
+        self._by_type: dict[type, _Write | None] = {}
+
+    def __call__(self, target: Any) -> Any:
+        cls = type(target)
+        if cls not in self._by_type:
+            self._by_type[cls] = self._writer_of(cls)
+        write = self._by_type[cls]
+        return target if write is None else write(target)
+
+    def _writer_of(self, cls: type) -> _Write | None:
+        if is_namedtuple(cls):
+            return self._namedtuple
+        if is_container(cls):
+            writers: dict[type, _Write] = {
+                dict: self._dict,
+                list: self._list,
+                tuple: self._list,
+                Partial: self._partial,
+            }
+            return writers[cls]
+        if (fields := struct_fields(cls)) is not None:
+            return lambda target: {name: self(getattr(target, name)) for name in fields}
+        if is_frozen_dict(cls):
+            return self._dict
+        if served := functions_of(cls):
+            return served.write
+        return write_state_class if is_state_class(cls) else None
+
+    def _dict(self, target: Mapping[Any, Any]) -> dict[str, Any]:
+        state = {str(key): self(value) for key, value in target.items()}
+        if len(state) != len(target):
+            given = ", ".join(repr(key)[:40] for key in target)
+            raise ValueError(f"Dict keys do not have a unique string representation: {set(state)} vs given: {given}")
+        return state
+
+    def _list(self, target: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
+        return {str(index): self(value) for index, value in enumerate(target)}
+
+    def _namedtuple(self, target: Any) -> dict[str, Any]:
+        return {name: self(getattr(target, name)) for name in target._fields}
+
+    def _partial(self, target: Partial) -> dict[str, Any]:
+        return {"args": self(target.args), "keywords": self(target.keywords)}
