@@ -10,6 +10,8 @@ import click
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "generate": ("treaty.generator.commands:generate", "Write the generated modules."),
     "check": ("treaty.generator.commands:check", "Fail unless the generated modules are fresh and unedited."),
+    "inspect": ("treaty.runtime.commands:inspect", "Show what a checkpoint holds."),
+    "verify": ("treaty.runtime.commands:verify", "Read every byte of a checkpoint and check it."),
 }
 
 

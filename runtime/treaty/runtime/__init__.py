@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from treaty.runtime._checkpoint import save as save
     from treaty.runtime._errors import CodecError as CodecError
     from treaty.runtime._errors import CorruptCheckpointError as CorruptCheckpointError
+    from treaty.runtime._errors import IncompleteCheckpointError as IncompleteCheckpointError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
+    from treaty.runtime._shardings import shardings as shardings
     from treaty.runtime._state_dict import explain as explain
     from treaty.runtime._state_dict import from_state_dict as from_state_dict
     from treaty.runtime._state_dict import to_state_dict as to_state_dict
@@ -30,8 +32,10 @@ _HOME: Final = {
     "save": "_checkpoint",
     "CodecError": "_errors",
     "CorruptCheckpointError": "_errors",
+    "IncompleteCheckpointError": "_errors",
     "Mismatch": "_errors",
     "StateMismatchError": "_errors",
+    "shardings": "_shardings",
     "explain": "_state_dict",
     "from_state_dict": "_state_dict",
     "to_state_dict": "_state_dict",

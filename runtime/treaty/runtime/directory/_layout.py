@@ -17,7 +17,7 @@ CHUNK_BYTES: Final = 2**25  # of one chunk, where the shape can be divided so
 Start = tuple[int, ...]
 
 
-def chunk_shape(shape: Sequence[int], itemsize: int, limit: int = CHUNK_BYTES) -> tuple[int, ...]:
+def chunk_shape(shape: Sequence[int], itemsize: int, limit: int) -> tuple[int, ...]:
     """The largest chunks of at most `limit` bytes that divide a shape evenly, cut along the first axes that allow it.
 
     Even chunks need no padding, so a chunk file holds the array's bytes and nothing else. An axis of prime length

@@ -12,7 +12,7 @@ from treaty.runtime._errors import StateMismatchError, show_keys
 from treaty.runtime._explain import dims_of
 from treaty.runtime._registry import codec_of_class, codec_of_instance
 from treaty.runtime._state_dict import mismatches_of
-from treaty.runtime.directory._layout import PACK_BYTES, SMALL_BYTES, Start, chunk_shape
+from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
 from treaty.schema import Schema, TreatyError
 from treaty.schema.dtypes import BY_NAME
@@ -118,7 +118,7 @@ def _leaf(path: tuple[str, ...], value: Any, file: int | None) -> Leaf:
     dtype, shape = value.dtype.name, tuple(value.shape)
     if file is not None:
         return Leaf(path, dtype, shape, file)
-    return Leaf(path, dtype, shape, chunks=chunk_shape(_shard_shape(value), value.dtype.itemsize))
+    return Leaf(path, dtype, shape, chunks=chunk_shape(_shard_shape(value), value.dtype.itemsize, CHUNK_BYTES))
 
 
 def _is_huge(value: Any) -> bool:
