@@ -103,13 +103,16 @@ class Local:
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            content = self.manifest()
+            kept = None if content is None else data_of(content)
+            if content is None or kept is not None:  # where the manifest is damaged, what it named is not known
+                self._remove_all_but(kept)
         except BlockingIOError:
             self._release()
             raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it") from None
-        content = self.manifest()
-        kept = None if content is None else data_of(content)
-        if content is None or kept is not None:  # where the manifest is damaged, what it named is not known
-            self._remove_all_but(kept)
+        except BaseException:
+            self._release()
+            raise
 
     def prepare(self, data: str) -> None:
         (self.path / data).mkdir()

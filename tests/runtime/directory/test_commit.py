@@ -1,0 +1,185 @@
+"""The manifest is the commit: whatever happens before it, the last committed checkpoint stays."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.directory.states import Linear, Train, bits, files_of, linear, train
+from treaty.runtime import IncompleteCheckpointError
+from treaty.runtime.directory import _places, _read, _remote, _write, inspect, restore, save, verify
+from treaty.schema import TreatyError
+
+
+def test_overwriting_replaces_the_whole_and_leaves_nothing_behind(checkpoint: Path) -> None:
+    (before,) = checkpoint.glob("data-*")
+    save(checkpoint, linear(2, 3))
+    assert bits(restore(checkpoint, Linear)) == bits(linear(2, 3))
+    (after,) = checkpoint.glob("data-*")
+    assert before != after
+    assert sorted(os.listdir(checkpoint)) == [after.name, "treaty.json"]
+
+
+class Stop(Exception):
+    pass
+
+
+STEPS = [
+    (_places.Local, "prepare"),
+    (_write, "_write_piece"),
+    (_write, "_write_pack"),
+    (_write, "_complete"),
+    (_places.Local, "commit"),
+    (_places, "_files"),
+    (_places.Local, "_remove_all_but"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), STEPS, ids=[name for _, name in STEPS])
+def test_a_failure_at_any_step_keeps_what_was_committed(
+    owner: Any, name: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stop(*_: Any) -> None:
+        raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stop)
+        with pytest.raises(Stop):
+            save(checkpoint, train(2))
+        with pytest.raises(Stop):
+            save(tmp_path / "new", train(2))
+    assert bits(restore(checkpoint, Train)) in (bits(train(1)), bits(train(2)))
+    verify(checkpoint)
+    if name != "_remove_all_but":
+        assert bits(restore(checkpoint, Train)) == bits(train(1))
+        with pytest.raises(IncompleteCheckpointError):
+            inspect(tmp_path / "new")
+    save(checkpoint, train(3))
+    assert bits(restore(checkpoint, Train)) == bits(train(3))
+    assert len(list(checkpoint.glob("data-*"))) == 1
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.runtime.directory.states import train
+from treaty.runtime.directory import _plan, _write, save
+_plan.SMALL_BYTES, _plan.CHUNK_BYTES = 64, 256
+left = int(sys.argv[2])
+real = _write._write_piece
+def dying(*args):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(*args)
+_write._write_piece = dying
+save(sys.argv[1], train(2))
+"""
+
+
+def test_a_killed_save_is_not_visible_and_the_next_one_clears_it_away(checkpoint: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(checkpoint), "3"], check=False)
+    assert done.returncode == -9
+    assert len(list(checkpoint.glob("data-*"))) == 2
+    assert bits(restore(checkpoint, Train)) == bits(train(1))
+    save(checkpoint, train(3))
+    assert len(list(checkpoint.glob("data-*"))) == 1
+    assert bits(restore(checkpoint, Train)) == bits(train(3))
+
+
+def test_two_saves_at_once_are_refused(checkpoint: Path) -> None:
+    other = _places.Local(checkpoint)
+    other.begin()
+    with pytest.raises(TreatyError, match="to be free, got another save that is writing to it"):
+        save(checkpoint, train(2))
+    other.abandon(None)
+    save(checkpoint, train(2))
+    assert bits(restore(checkpoint, Train)) == bits(train(2))
+
+
+def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(TreatyError, match=r"expected a checkpoint or an empty directory, got thesis\.tex"):
+        save(tmp_path, train())
+    assert [file.name for file in files_of(tmp_path)] == ["thesis.tex"]
+    with pytest.raises(TreatyError, match="expected a directory or nothing, got a file"):
+        save(tmp_path / "thesis.tex", train())
+
+
+def test_a_damaged_checkpoint_can_be_overwritten(checkpoint: Path) -> None:
+    (checkpoint / "treaty.json").write_bytes(b"{")
+    save(checkpoint, train(2))
+    assert bits(restore(checkpoint, Train)) == bits(train(2))
+    assert len(list(checkpoint.glob("data-*"))) == 1
+
+
+def test_a_reader_that_is_overtaken_by_a_save_begins_again(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files go away between the manifest and the arrays, and what comes back is the new checkpoint."""
+    check = _read.Reader.check_files
+    overtaken: list[bool] = []
+
+    def overtake(self: _read.Reader, wanted: Any) -> None:
+        check(self, wanted)
+        if not overtaken:
+            overtaken.append(True)
+            save(checkpoint, train(2))
+
+    monkeypatch.setattr(_read.Reader, "check_files", overtake)
+    assert bits(restore(checkpoint, Train)) == bits(train(2))
+
+
+def test_a_checkpoint_can_be_moved_and_copied(checkpoint: Path, tmp_path: Path) -> None:
+    checkpoint.rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", tmp_path / "copied")
+    assert bits(restore(tmp_path / "copied", Train)) == bits(train(1))
+
+
+def test_every_file_and_directory_is_fsynced_before_the_manifest_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fine_layout: None
+) -> None:
+    """TensorStore fsyncs the files it writes; every directory, and the manifest, are ours to fsync."""
+    synced: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def watched_replace(source: Any, target: Any) -> None:
+        synced.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    path = tmp_path / "a" / "b"
+    save(path, train())
+    before, after = synced[: synced.index("rename")], synced[synced.index("rename") :]
+    folders = {str(folder) for folder in path.rglob("*") if folder.is_dir()}
+    assert len(folders) > 3
+    assert folders | {str(path), str(tmp_path), str(tmp_path / "a")} <= set(before)
+    assert any("treaty.json" in name for name in before)
+    assert after[1] == str(path)
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_a_key_value_store_commits_by_a_conditional_write() -> None:
+    url = "memory://a/checkpoint"
+    with pytest.raises(IncompleteCheckpointError):
+        restore(url, Train)
+    save(url, train(1))
+    assert bits(restore(url, Train)) == bits(train(1))
+    late = _remote.Remote(url)
+    late.begin()
+    save(url, train(2))
+    with pytest.raises(TreatyError, match="got another save that finished meanwhile"):
+        late.commit("data-0123456789abcdef", b"late")
+    assert bits(restore(url, Train)) == bits(train(2))
+    assert verify(url).leaves == len(inspect(url).leaves)
+    kept = inspect(url)
+    assert len({key.split(b"/")[0] for key in _remote.Remote(url)._store.list().result()}) == 2
+    assert kept.path == url
