@@ -18,7 +18,7 @@ MAY_IMPORT = {
 OUTSIDE = {  # third-party packages a layer may import when it is imported itself
     "schema": {"attrs", "numpy", "ml_dtypes", "jaxtyping"},
     "generator": {"attrs", "click", "jaxtyping", "jinja2", "ml_dtypes", "mypy", "numpy", "hatchling", "setuptools"},
-    "runtime": {"attrs", "backports", "click", "jax", "msgpack", "numpy", "tensorstore", "xxhash"},
+    "runtime": {"attrs", "backports", "click", "jax", "ml_dtypes", "msgpack", "numpy", "tensorstore", "xxhash"},
     "generated": {"jax", "numpy", "ml_dtypes"},
 }
 

@@ -1,4 +1,4 @@
-"""One process of a distributed program: saves, restores or dies, as its arguments say. Started by the tests."""
+"""One process of a distributed program, started by the tests: its arguments are actions like `save:5:/some/path`."""
 
 import os
 import signal
@@ -16,10 +16,10 @@ from treaty.runtime.directory import _plan, _write, restore, save, save_async
 from treaty.schema import TreatyError
 
 RULES = {"4*d_model": "model", "vocab": "data"}
-DIMS = {"vocab": 32, "d_model": 8, "n_layers": 2, "streams": 4, "n": 16}
+DIMS = {"vocab": 32, "d_model": 6, "n_layers": 2, "streams": 4, "n": 16}
 
 
-def main(action: str, port: str, index: str, count: str, path: str, seed: str) -> None:
+def main(port: str, index: str, count: str, *actions: str) -> None:
     jax.distributed.initialize(
         f"127.0.0.1:{port}",
         int(count),
@@ -28,18 +28,25 @@ def main(action: str, port: str, index: str, count: str, path: str, seed: str) -
         heartbeat_timeout_seconds=10,
     )
     _plan.SMALL_BYTES, _plan.CHUNK_BYTES = 64, 256  # many chunks of a small state
-    ACTIONS[action](Path(path), int(seed))
+    for action in actions:
+        name, seed, path = action.split(":", 2)
+        ACTIONS[name](Path(path), int(seed))
     jax.distributed.shutdown()
 
 
 def mesh() -> Mesh:
-    """Data over processes, model over the devices of each, so that shards lie on all of them."""
-    return Mesh(np.array(jax.devices()).reshape(jax.process_count(), -1), ("data", "model"))
+    """The model over processes, data over the devices of each, so that every process has shards of its own."""
+    return Mesh(np.array(jax.devices()).reshape(jax.process_count(), -1), ("model", "data"))
+
+
+def shared(seed: int) -> Train:
+    """A state that two, three and four processes can divide."""
+    return train(seed, d_model=6)
 
 
 def spread(value: Train) -> Train:
     """Every process makes the whole state, and keeps its own shards of it."""
-    found: Any = shardings(Train, mesh(), rules_for(), DIMS)
+    found: Any = shardings(Train, mesh(), RULES, DIMS)
     spec: Any = PartitionSpec
     key_data = NamedSharding(mesh(), spec())
 
@@ -59,32 +66,28 @@ def spread(value: Train) -> Train:
     return spread_out
 
 
-def rules_for() -> dict[str, str]:
-    return {name: axis for name, axis in RULES.items() if axis != "data" or 32 % jax.process_count() == 0}
-
-
 def do_save(path: Path, seed: int) -> None:
-    value = spread(train(seed))
+    value = spread(shared(seed))
     assert not value.params.blocks[0].up.kernel.is_fully_replicated
     save(path, value, metadata={"processes": jax.process_count()})
 
 
 def do_save_async(path: Path, seed: int) -> None:
-    handles = [save_async(path, spread(train(seed + i))) for i in (-1, 0)]
+    handles = [save_async(path, spread(shared(seed + i))) for i in (-1, 0)]
     for handle in handles:
         handle.result()
 
 
 def do_restore(path: Path, seed: int) -> None:
     """What this process has of the state is what it should be; nobody has it all."""
-    restored = restore(path, Train, mesh=mesh(), rules=rules_for())
-    expected = dict(jax.tree_util.tree_leaves_with_path(train(seed).params))
+    restored = restore(path, Train, mesh=mesh(), rules=RULES)
+    expected = dict(jax.tree_util.tree_leaves_with_path(shared(seed).params))
     for place, array in jax.tree_util.tree_leaves_with_path(restored.params):
         whole = np.asarray(expected[place])
         for shard in array.addressable_shards:
             assert np.asarray(shard.data).tobytes() == whole[shard.index].tobytes(), place
     assert int(restored.step.addressable_data(0)) == seed
-    assert bits(restore(path, Train, into="numpy").seen) == bits(train(seed).seen)
+    assert bits(restore(path, Train, into="numpy").seen) == bits(shared(seed).seen)
 
 
 def do_die(path: Path, seed: int) -> None:
@@ -99,7 +102,7 @@ def do_die(path: Path, seed: int) -> None:
         real(*args)
 
     _write._write_piece = dying
-    save(path, spread(train(seed)))
+    save(path, spread(shared(seed)))
 
 
 def do_fail(path: Path, seed: int) -> None:
@@ -111,12 +114,12 @@ def do_fail(path: Path, seed: int) -> None:
             raise OSError(28, "No space left on device")
         real(*args)
 
-    value = spread(train(seed))
+    value = spread(shared(seed))
     _write._write_piece = failing
     try:
         save(path, value)
     except (TreatyError, OSError) as error:
-        print(f"{jax.process_index()}: {error}")
+        print(error)
     _write._write_piece = real
     save(path, value)
 
@@ -124,9 +127,9 @@ def do_fail(path: Path, seed: int) -> None:
 def do_disagree(path: Path, seed: int) -> None:
     """The processes save to different places."""
     try:
-        save(path / str(jax.process_index()), spread(train(seed)))
+        save(path / str(jax.process_index()), spread(shared(seed)))
     except TreatyError as error:
-        print(f"{jax.process_index()}: {error}")
+        print(error)
 
 
 ACTIONS = {

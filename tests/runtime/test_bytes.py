@@ -12,6 +12,7 @@ from jaxtyping import Float32, Key
 
 from treaty.generator import load
 from treaty.runtime import CorruptCheckpointError, StateMismatchError, abstract, from_bytes, to_bytes, to_state_dict
+from treaty.runtime import serialization as drop_in
 from treaty.schema import Dims, Length, TreatyError, field, state
 from treaty.schema.library.optax import AdamState
 
@@ -196,3 +197,12 @@ def test_items_stored_out_of_order_come_back_in_order() -> None:
     swapped = [*layers[:60], layers[61], layers[60], *layers[62:]]
     back = from_bytes(Model, serialization.to_bytes({**stored, "layers": dict(swapped)}), into="numpy")
     assert [one.kernel[0, 0] for one in back.layers] == list(range(120))
+
+
+def test_alike_layers_with_arrays_over_the_chunk_size_are_split_as_flax_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serialization, "MAX_CHUNK_SIZE", 20)
+    monkeypatch.setattr(drop_in, "MAX_CHUNK_SIZE", 20)
+    value = model(50)
+    data = drop_in.to_bytes(value)
+    assert data == serialization.to_bytes(to_state_dict(value))
+    assert jax.tree.all(jax.tree.map(np.array_equal, drop_in.from_bytes(value, data), value))

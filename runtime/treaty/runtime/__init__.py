@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from treaty.runtime._errors import CodecError as CodecError
     from treaty.runtime._errors import CorruptCheckpointError as CorruptCheckpointError
     from treaty.runtime._errors import IncompleteCheckpointError as IncompleteCheckpointError
+    from treaty.runtime._errors import LeafError as LeafError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
     from treaty.runtime._shardings import shardings as shardings
@@ -33,6 +34,7 @@ _HOME: Final = {
     "CodecError": "_errors",
     "CorruptCheckpointError": "_errors",
     "IncompleteCheckpointError": "_errors",
+    "LeafError": "_errors",
     "Mismatch": "_errors",
     "StateMismatchError": "_errors",
     "shardings": "_shardings",

@@ -1,11 +1,10 @@
 """States without values: shapes and dtypes of every leaf, from the schema and its dims alone."""
 
-import math
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 
+from treaty.runtime._memory import estimate_array_nbytes
 from treaty.runtime._registry import codec_of_class
 from treaty.schema import TreatyError
 
@@ -39,13 +38,5 @@ def abstract(cls: type[_T], /, **dims: int) -> _T:
 
 def nbytes(cls: type[Any], /, **dims: int) -> int:
     """How many bytes the arrays of a state take; Python scalars and strings do not count."""
-    return sum(_leaf_bytes(leaf) for leaf in jax.tree.leaves(abstract(cls, **dims)))
-
-
-def _leaf_bytes(leaf: Any) -> int:
-    if not isinstance(leaf, jax.ShapeDtypeStruct):
-        return 0
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.eval_shape(jax.random.key_data, leaf)
-    size: int = math.prod(leaf.shape) * leaf.dtype.itemsize
-    return size
+    leaves = jax.tree.leaves(abstract(cls, **dims))
+    return sum(estimate_array_nbytes(leaf) for leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct))

@@ -10,9 +10,9 @@ from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._explain import explain as walk
 from treaty.runtime._files import read_buffer, write_pieces
 from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
-from treaty.runtime._state_dict import Into, build, from_state_dict
+from treaty.runtime._state_dict import Into, from_state_dict
 from treaty.runtime.formats._msgpack_decode import Runs, decode
-from treaty.runtime.formats._msgpack_encode import Piece, encode, join
+from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, Piece, encode, join
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
@@ -24,11 +24,15 @@ def to_bytes(obj: object, cls: Any = None) -> bytes:
     Shapes and dtypes are checked first: what does not fit the class could not be restored. `cls` names the
     generic alias where the class of `obj` alone does not say it.
     """
+    return join_pieces(obj, cls)
+
+
+def join_pieces(obj: object, cls: Any = None, chunk_bytes: int = CHUNK_BYTES) -> bytes:
     codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
     try:
-        return join(_pieces(codec, obj))
+        return join(_pieces(codec, obj, chunk_bytes))
     except TypeError:  # an array among alike ones that is not in C order
-        return join(_pieces(codec, obj, sketch=False))
+        return join(_pieces(codec, obj, chunk_bytes, sketch=False))
 
 
 @overload
@@ -43,12 +47,12 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
     Raises CorruptCheckpointError for bytes that are damaged, StateMismatchError for those of something else.
     With `into="numpy"` and for np.ndarray fields the arrays are read-only views of `data`.
     """
-    if into == "numpy" and (isinstance(target, type) or hasattr(target, "__origin__")):
+    if into == "numpy":
         runs: Runs = {}
         state = decode(data, runs)
         try:
             with _alike.knowing(runs) as read:
-                obj = build(codec_of_class(target), state, dims or {}, into)
+                obj = from_state_dict(target, state, dims=dims, into=into)
             if read == runs.keys():
                 return obj
         except (_alike.NotAlike, StateMismatchError):
@@ -56,10 +60,10 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
     return from_state_dict(target, decode(data), dims=dims, into=into)
 
 
-def save_file(path: str | os.PathLike[str], obj: object, cls: Any = None) -> None:
+def save_file(path: str | os.PathLike[str], obj: object, cls: Any = None, chunk_bytes: int = CHUNK_BYTES) -> None:
     """Stream an instance to a MessagePack file that replaces `path` as a whole."""
     codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
-    write_pieces(path, _in_order(_pieces(codec, obj)) or _pieces(codec, obj, sketch=False))
+    write_pieces(path, _in_order(_pieces(codec, obj, chunk_bytes)) or _pieces(codec, obj, chunk_bytes, sketch=False))
 
 
 def restore_file(
@@ -72,7 +76,7 @@ def _in_order(pieces: list[Piece]) -> list[Piece] | None:
     return pieces if all(isinstance(one, bytes) or one.flags.c_contiguous for one in pieces) else None
 
 
-def _pieces(codec: Codec[_T], obj: _T, sketch: bool = True) -> list[Piece]:
+def _pieces(codec: Codec[_T], obj: _T, chunk_bytes: int, sketch: bool = True) -> list[Piece]:
     """What to write, checked."""
     runs: dict[int, _alike.Run] = {}
     if sketch:
@@ -87,6 +91,6 @@ def _pieces(codec: Codec[_T], obj: _T, sketch: bool = True) -> list[Piece]:
         found = walk(codec.schema, codec.write(obj))
         raise (StateMismatchError(found) if found else error) from None
     try:
-        return encode(state, runs=runs)
+        return encode(state, chunk_bytes=chunk_bytes, runs=runs)
     except (TypeError, ValueError, OverflowError) as error:
         raise TreatyError(f"expected what MessagePack can hold, got {error} in {codec.id}") from error

@@ -41,8 +41,22 @@ class IncompleteCheckpointError(TreatyError):
     """There is no committed checkpoint: nothing is there, or a save into it never finished."""
 
 
+class LeafError(TreatyError, ValueError):
+    """A tree of `treaty.runtime.leaves` cannot be stored, found or placed as asked. The message names the leaf."""
+
+
 class CodecError(TreatyError):
     """There is no generated code for a class, or it is stale. The message names the command to run."""
+
+
+class InvalidArgumentError(TreatyError, ValueError):
+    """An argument for which no result would be right."""
+
+
+class MissingFunctionError(TreatyError, KeyError):
+    """No function was given for a tensor, and mismatches are not allowed."""
+
+    __str__ = Exception.__str__  # a KeyError would show the message quoted
 
 
 class UnaddressableArrayError(TreatyError, ValueError):

@@ -22,6 +22,7 @@ else:
     from backports import zstd
 
 _BUFFERS: Final = 1024  # in one writev; what every system takes
+_HELD: Final = 2**26  # bytes gathered before they are written
 _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds what it holds
 
 
@@ -56,15 +57,40 @@ def sync_directory(path: Path) -> None:
 def write_pieces(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
     """Write buffers one after the other, compressed if the suffix says so; none is copied or joined in memory."""
     compressor = _COMPRESSORS.get(Path(path).suffix)
+    if compressor is None:
+        write_stream(path, pieces, sum(map(_length, pieces)))
+        return
+    with (
+        replacing(path) as descriptor,
+        os.fdopen(descriptor, "wb", closefd=False) as file,
+        compressor(file, "wb") as stream,
+    ):
+        for block in _blocks(pieces):
+            stream.write(block)
+
+
+def write_stream(path: str | os.PathLike[str], pieces: Iterable[Any], size: int) -> None:
+    """Write buffers of `size` bytes in all that may be made while others are written; few are held at a time."""
     with replacing(path) as descriptor:
-        if compressor is not None:
-            with os.fdopen(descriptor, "wb", closefd=False) as file, compressor(file, "wb") as stream:
-                for block in _blocks(pieces):
-                    stream.write(block)
-            return
-        _reserve(descriptor, sum(map(_length, pieces)))
-        for start in range(0, len(pieces), _BUFFERS):
-            _write_all(descriptor, pieces[start : start + _BUFFERS])
+        _reserve(descriptor, size)
+        batch: list[Any] = []
+        held = 0
+        for piece in pieces:
+            batch.append(piece)
+            held += _length(piece)
+            if len(batch) == _BUFFERS or held >= _HELD:
+                _write_all(descriptor, batch)
+                batch, held = [], 0
+        if batch:
+            _write_all(descriptor, batch)
+
+
+def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
+    """The bytes of a file as they are, mapped; there is no map of nothing."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def read_buffer(path: str | os.PathLike[str]) -> Any:

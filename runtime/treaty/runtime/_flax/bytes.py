@@ -8,9 +8,12 @@ from typing import Any
 
 import jax
 
+from treaty.runtime import _bytes
 from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._files import read_buffer
 from treaty.runtime._flax.read import restore
 from treaty.runtime._flax.write import to_state_dict
+from treaty.runtime._registry import is_state_class
 from treaty.runtime.formats import msgpack
 
 FilePath = str | os.PathLike[str]
@@ -33,23 +36,29 @@ def msgpack_restore(encoded_pytree: bytes) -> Any:
 
 def to_bytes(target: Any) -> bytes:
     """The state of a value as bytes."""
+    if is_state_class(type(target)):
+        return _bytes.join_pieces(target, chunk_bytes=_chunk_bytes())
     return msgpack.pack(to_state_dict(target), chunk_bytes=_chunk_bytes())
 
 
 def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
     """A copy of `target` with the values in the bytes, whose arrays must have the shapes and dtypes of the target's."""
+    if is_state_class(type(target)):
+        return _bytes.from_bytes(target, encoded_bytes, into="numpy")
     return restore(target, msgpack.unpack(encoded_bytes), dtypes=True)
 
 
 def save_to_file(target: Any, filepath: FilePath) -> None:
     """Write a value to a file, whole or not at all; the suffixes .gz and .zst compress it. Makes missing directories."""
     Path(filepath).parent.mkdir(parents=True, exist_ok=True)
+    if is_state_class(type(target)):
+        return _bytes.save_file(filepath, target, chunk_bytes=_chunk_bytes())
     msgpack.write_file(filepath, to_state_dict(target), chunk_bytes=_chunk_bytes())
 
 
 def load_from_file(target: Any, filepath: FilePath) -> Any:
     """`from_bytes` for a file."""
-    return restore(target, msgpack.read_file(filepath), dtypes=True)
+    return from_bytes(target, read_buffer(filepath))
 
 
 def compress_bytes(data: bytes) -> bytes:

@@ -75,10 +75,12 @@ class Together:
             return value
         answer = self._get(key, 0)
         if answer["what"] != self._what:
-            raise TreatyError(
+            error = TreatyError(
                 f"expected all processes to save {self._what}, got process 0 that saves {answer['what']}; "
                 "every process must make the same saves in the same order"
             )
+            self.tell(error)
+            raise error
         if "error" in answer:
             raise TreatyError(f"process 0 failed to save {self._what}: {answer['error']}")
         return str(answer["value"])

@@ -14,9 +14,10 @@ import jax
 import msgpack
 import numpy as np
 
-from treaty.runtime._alike import Run
+from treaty.runtime._alike import Run, repeat_like
 from treaty.runtime._errors import UnaddressableArrayError
 from treaty.runtime._index import packed_index_keys
+from treaty.schema import TreatyError
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
@@ -100,6 +101,8 @@ class _Encoder:
 
     def run(self, state: dict[str, Any], run: Run) -> None:
         """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
+        if any(column[0].nbytes > self.chunk_bytes for column in run.columns.values()):
+            return self.mapping(dict(zip(state, repeat_like(run), strict=True)))
         first = _joined_constants(encode(run.first))
         count, width = len(state), 1 + len(first)
         many: list[Any] = [None] * (width * count)

@@ -1,0 +1,139 @@
+"""Directories, object stores and the arrays in them, with TensorStore's silent defaults turned off."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import tensorstore as ts
+from attrs import frozen
+
+from treaty.runtime._errors import CorruptCheckpointError, LeafError
+from treaty.runtime._leaves.index import Entry, Index, parse, render
+from treaty.runtime._leaves.paths import INDEX
+
+Directory = str | os.PathLike[str]
+
+# Not in the array's own metadata: without the first a chunk of fill values is not written, and without the second a
+# chunk that is gone is read as fill values.
+_STRICT: Final = {"store_data_equal_to_fill_value": True, "fill_missing_data_reads": False}
+_OF_AN_ARRAY: Final = re.compile(rb"\.zarray|\.zattrs|\d+(\.\d+)*")
+_NOT_THE_DATA: Final = ("ABORTED", "CANCELLED", "DEADLINE", "PERMISSION", "RESOURCE", "UNAUTHENTICATED", "UNAVAILABLE")
+
+
+@frozen
+class Store:
+    """One checkpoint directory: a local path, or a URL that TensorStore knows (gs://, s3://, file://)."""
+
+    where: str
+    root: dict[str, Any]
+
+    @classmethod
+    def at(cls, checkpoint_dir: Directory) -> "Store":
+        where = os.fspath(checkpoint_dir)
+        if "://" in where:
+            root = ts.KvStore.Spec(where.rstrip("/") + "/").to_json()
+        else:
+            root = {"driver": "file", "path": f"{Path(where).absolute()}/"}
+        return cls(where, root)
+
+    def spec(self, entry: Entry) -> dict[str, Any]:
+        path = self.root["path"] + ("" if entry.path == "." else f"{entry.path}/")
+        return {"driver": "zarr", "kvstore": {**self.root, "path": path}, **_STRICT}
+
+    def read_index(self) -> Index | None:
+        return self._index(self._kv())[0]
+
+    def change_index(self, change: Callable[[Index], Index]) -> None:
+        """Read, change, write; again if someone else wrote in between."""
+        kv = self._kv()
+        while True:
+            old, generation = self._index(kv)
+            done = kv.write(INDEX, render(change(old or Index())), if_equal=generation).result()
+            if done.generation:  # empty when the condition did not hold
+                return
+
+    def open(self, entries: Sequence[Entry]) -> list[ts.TensorStore]:
+        """Open every array and compare it with its entry; reads no data."""
+        opening = [ts.open(self.spec(entry), open=True, read=True) for entry in entries]
+        return [_checked(entry, future) for entry, future in zip(entries, opening, strict=True)]
+
+    def write(self, entries: Sequence[Entry], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Arrays of the host, one chunk each, as JAX's manager writes those of a single device."""
+        opening = []
+        for entry in entries:
+            metadata = {"shape": entry.shape, "chunks": [max(1, n) for n in entry.shape], "compressor": {"id": "zstd"}}
+            spec = {**self.spec(entry), "dtype": entry.dtype, "metadata": metadata}
+            opening.append(ts.open(spec, create=True))
+        writing = [future.result().write(array) for future, array in zip(opening, arrays, strict=True)]
+        for write in writing:
+            write.result()
+
+    def clear(self, entries: Iterable[Entry]) -> None:
+        """Delete the arrays that stand where `entries` belong, and nothing else that a directory may hold."""
+        stores = [ts.KvStore.open(self.spec(entry)["kvstore"]).result() for entry in entries]
+        found = [(kv, kv.read(".zarray")) for kv in stores]
+        taken = [kv for kv, read in found if read.result().state == "value"]
+        files = [(kv, key) for kv in taken for key in kv.list().result() if _OF_AN_ARRAY.fullmatch(key)]
+        for deleting in [kv.write(key, None) for kv, key in files]:
+            deleting.result()
+
+    def make(self) -> None:
+        """The local directory itself, made so that it survives a power cut."""
+        if self.root["driver"] == "file":
+            top = Path(self.root["path"])
+            for directory in reversed([path for path in (top, *top.parents) if not path.exists()]):
+                directory.mkdir(exist_ok=True)
+                _sync(directory.parent)
+
+    def sync(self, entries: Iterable[Entry]) -> None:
+        """Likewise the directories below: TensorStore syncs what is in them, not their own names."""
+        if self.root["driver"] == "file":
+            top = Path(self.root["path"])
+            for parent in {parent for entry in entries for parent in (top / entry.path).parents}:
+                if parent.is_relative_to(top):
+                    _sync(parent)
+
+    def _index(self, kv: ts.KvStore) -> tuple[Index | None, bytes]:
+        where = f"{self.where.rstrip('/')}/{INDEX}"
+        try:
+            found = kv.read(INDEX).result()
+        except ValueError as error:
+            raise LeafError(f"expected to read {where}, got {error}") from error
+        return (parse(found.value, where) if found.state == "value" else None), found.stamp.generation
+
+    def _kv(self) -> ts.KvStore:
+        return ts.KvStore.open(self.root).result()
+
+
+@contextmanager
+def naming(entry: Entry) -> Iterator[None]:
+    """Turn TensorStore's errors into one that names the leaf: damage, unless the storage or the memory failed."""
+    try:
+        yield
+    except (ValueError, NotImplementedError, MemoryError) as error:
+        reason = str(error).split(" [", 1)[0]
+        if isinstance(error, MemoryError) or reason.startswith(_NOT_THE_DATA):
+            raise LeafError(f"expected to read {entry}, got {reason}") from error
+        raise CorruptCheckpointError(f"expected an intact array, got {reason} at {entry}") from error
+
+
+def _checked(entry: Entry, future: Any) -> ts.TensorStore:
+    with naming(entry):
+        store: ts.TensorStore = future.result()
+    expected, got = (entry.dtype, entry.shape), (store.dtype.numpy_dtype.name, store.shape)
+    if expected != got:
+        shown = [f"{dtype}{list(shape)}" for dtype, shape in (expected, got)]
+        raise CorruptCheckpointError(f"expected {shown[0]} as in the index, got {shown[1]} at {entry}")
+    return store
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

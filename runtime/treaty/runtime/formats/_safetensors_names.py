@@ -1,0 +1,192 @@
+"""State dicts as named tensors and back: keys joined with dots, and a note in the metadata of all that is no tensor.
+
+The note is JSON with up to three parts: `values`, what is no array, with its path; `paths`, of names whose keys hold
+dots; `dtypes`, which the format has no name for. A state of plain arrays needs none, and its file is like anybody's.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import jax
+import numpy as np
+from attrs import frozen
+
+from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
+from treaty.runtime._lazy import LazyArray
+from treaty.runtime.formats import _json_values
+from treaty.runtime.formats._safetensors_header import parse_json
+from treaty.schema import Schema, ir
+from treaty.schema.dtypes import BY_NAME, DType
+
+NOTE: Final = "treaty"
+_DEPTH: Final = 400
+_Path: TypeAlias = tuple[str, ...]
+_Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+
+@frozen
+class Named:
+    """A state dict as tensors, and the note that brings back the rest."""
+
+    tensors: dict[str, Any]
+    note: str | None
+
+
+def flatten(tree: Mapping[str, Any]) -> Named:
+    tensors: dict[str, Any] = {}
+    note: dict[str, Any] = {"values": [], "paths": {}, "dtypes": {}}
+    for path, leaf in _leaves(tree, ()):
+        if not isinstance(leaf, (np.ndarray, jax.Array, LazyArray)):
+            note["values"].append([path, _json_values.encode(leaf, path)])
+            continue
+        name = ".".join(path)
+        if name in tensors:
+            raise InvalidArgumentError(f"expected keys that differ when joined with dots, got {name!r} twice")
+        if path != tuple(name.split(".")):
+            note["paths"][name] = path
+        row = _row(leaf.dtype)
+        if row is None:
+            raise InvalidArgumentError(f"expected a dtype of numbers, got {leaf.dtype} at {show_path(path)}")
+        if row.safetensors is None:
+            note["dtypes"][name] = row.name
+        tensors[name] = leaf
+    said = {part: value for part, value in note.items() if value}
+    try:
+        return Named(tensors, json.dumps(said, separators=(",", ":")) if said else None)
+    except ValueError as error:  # an int of more digits than Python writes
+        raise InvalidArgumentError(f"expected values that JSON can hold, got {error}") from None
+
+
+def nest(tensors: Mapping[str, _Array], metadata: Mapping[str, str], schema: Schema | None) -> dict[str, Any]:
+    """The state dict of tensors. Names without a note are split where the schema has keys, or else at each dot."""
+    tree: dict[str, Any] = {}
+    if NOTE not in metadata:
+        splitter = None if schema is None else _Splitter(schema)
+        for name, array in {**tensors, **_ties(tensors, metadata)}.items():
+            _insert(tree, name.split(".") if splitter is None else splitter.path(name), array)
+        return tree
+    note = _read_note(metadata[NOTE])
+    dtypes, paths = note.get("dtypes", {}), note.get("paths", {})
+    for name, array in tensors.items():
+        restored = _restored(name, array, dtypes[name]) if name in dtypes else array
+        _insert(tree, paths[name] if name in paths else name.split("."), restored)
+    for path, value in note.get("values", ()):
+        _insert(tree, path, _json_values.decode(value, path))
+    return tree
+
+
+def stored_as(dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """The format's dtype and shape for an array; bits go under another name where it has none for the dtype."""
+    row = _row(dtype)
+    if row is not None and row.safetensors is not None:
+        return row.safetensors, shape
+    return ("F64", (*shape, 2)) if dtype == np.complex128 else ("U8", shape)
+
+
+@lru_cache
+def _row(dtype: Any) -> DType | None:
+    return BY_NAME.get(dtype.name)  # numpy makes the name anew each time, slowly
+
+
+def _leaves(node: Mapping[str, Any], path: _Path) -> Iterator[tuple[_Path, Any]]:
+    if not node and path:
+        yield path, {}
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _insert(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    if len(path) > _DEPTH:
+        raise CorruptCheckpointError(f"expected at most {_DEPTH} levels, got {len(path)}")
+    node = tree
+    for key in path[:-1]:
+        node = node.setdefault(key, {})
+        if type(node) is not dict:
+            raise CorruptCheckpointError(f"expected one value a place, got two on the way to {show_path(tuple(path))}")
+    if path[-1] in node:
+        raise CorruptCheckpointError(f"expected one value a place, got two at {show_path(tuple(path))}")
+    node[path[-1]] = value
+
+
+def _read_note(text: str) -> dict[str, Any]:
+    note = parse_json(text.encode("utf-8", "surrogatepass"), "a note")
+    values, paths, dtypes = note.get("values", []), note.get("paths", {}), note.get("dtypes", {})
+    sound = (
+        set(note) <= {"values", "paths", "dtypes"}
+        and isinstance(values, list)
+        and all(isinstance(pair, list) and len(pair) == 2 and _is_path(pair[0]) for pair in values)
+        and isinstance(paths, dict)
+        and all(_is_path(path) for path in paths.values())
+        and isinstance(dtypes, dict)
+        and all(isinstance(dtype, str) for dtype in dtypes.values())
+    )
+    if not sound:
+        raise CorruptCheckpointError(f"expected values, paths and dtypes, got something else at __metadata__.{NOTE}")
+    return note
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(key, str) for key in value)
+
+
+def _ties(tensors: Mapping[str, _Array], metadata: Mapping[str, str]) -> dict[str, _Array]:
+    """Tied tensors as safetensors.torch.save_model notes them: the name that is gone, and the one that was kept."""
+    gone = {name: kept for name, kept in metadata.items() if kept in tensors and name != "format"}
+    return {name: tensors[kept] for name, kept in gone.items() if name not in tensors}
+
+
+def _restored(name: str, array: _Array, dtype: str) -> _Array:
+    """The array in the dtype that it had before its bits were stored under another."""
+    row = BY_NAME.get(dtype)
+    shape = array.shape[:-1] if dtype == "complex128" else array.shape
+    if row is None or stored_as(row.numpy, shape) != (BY_NAME[array.dtype.name].safetensors, array.shape):
+        raise CorruptCheckpointError(f"expected bits of {dtype}, got {array.dtype}{list(array.shape)} at {name!r}")
+    restored: _Array = array.reshape(-1).view(row.numpy).reshape(shape)
+    return restored
+
+
+class _Splitter:
+    """Where names of a foreign file split, since a key of a class may hold dots itself."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.known: dict[str, tuple[dict[str, ir.Type], list[str]]] = {}
+
+    def path(self, name: str) -> list[str]:
+        path: list[str] = []
+        type: ir.Type = ir.Node(self.schema.root)
+        while True:
+            key, type = self.step(type, name)
+            path.append(key)
+            if key == name:
+                return path
+            name = name[len(key) + 1 :]
+
+    def step(self, type: ir.Type, name: str) -> tuple[str, ir.Type]:
+        """The first key of a name, and the type of what is there."""
+        type = type.item if isinstance(type, ir.Optional) else type
+        head = name.partition(".")[0]
+        if isinstance(type, ir.Node):
+            fields, dotted = self.fields(type.cls)
+            key = max((one for one in dotted if f"{name}.".startswith(f"{one}.")), key=len, default=head)
+            return key, fields.get(key, ir.Untyped())
+        if isinstance(type, ir.Dict):
+            value = type.value.item if isinstance(type.value, ir.Optional) else type.value
+            return (name if isinstance(value, ir.Array) else head), value
+        if isinstance(type, ir.Sequence):
+            return head, type.item
+        if isinstance(type, ir.Tuple) and head in map(str, range(len(type.items))):
+            return head, type.items[int(head)]
+        return head, ir.Untyped()
+
+    def fields(self, cls: str) -> tuple[dict[str, ir.Type], list[str]]:
+        """The types of a class by key, and the keys that hold dots."""
+        if cls not in self.known:
+            fields = {field.key: field.type for field in self.schema[cls].fields}
+            self.known[cls] = fields, [key for key in fields if "." in key]
+        return self.known[cls]

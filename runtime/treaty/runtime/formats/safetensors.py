@@ -1,0 +1,80 @@
+"""safetensors, as the library and Hugging Face's loaders read and write it: one file, or shards and an index."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
+
+from treaty.runtime._arrays import check
+from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._explain import explain
+from treaty.runtime._registry import codec_of_class, codec_of_instance
+from treaty.runtime._state_dict import Into, from_state_dict
+from treaty.runtime.formats import _safetensors_files as files
+from treaty.runtime.formats._safetensors_files import PathLike
+from treaty.runtime.formats._safetensors_names import NOTE, flatten, nest
+from treaty.schema import TreatyError
+
+_T = TypeVar("_T")
+
+
+def save(
+    path: PathLike,
+    state: object,
+    *,
+    cls: Any = None,
+    max_shard_bytes: int | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write an instance to `path`, or to shards of at most so many bytes and `<prefix>.safetensors.index.json`.
+
+    Tensors are named by their keys, joined with dots; what is no array goes into the metadata. Arrays are written from
+    where they are. Shards and index of an earlier save under this name are removed. `cls` names the generic alias where
+    the class of `state` alone does not say it.
+    """
+    codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
+    tree = codec.write(state)
+    try:
+        codec.read(tree, check, *[None] * len(codec.dims))
+    except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
+        found = explain(codec.schema, tree)
+        raise (StateMismatchError(found) if found else error) from None
+    dump(path, tree, max_shard_bytes=max_shard_bytes, metadata=metadata)
+
+
+@overload
+def restore(
+    path: PathLike, cls: type[_T], *, dims: Mapping[str, int] | None = None, into: Into | None = None
+) -> _T: ...
+@overload
+def restore(path: PathLike, cls: _T, *, dims: Mapping[str, int] | None = None, into: Into | None = None) -> _T: ...
+def restore(path: PathLike, cls: Any, *, dims: Mapping[str, int] | None = None, into: Into | None = None) -> Any:
+    """Build `cls`, a class, generic alias or template, from a file, from an index, or from the shards of `path`.
+
+    Files are mapped, not read: host arrays are read-only views of them. Fields of jax.Array get one transfer;
+    `into="numpy"` keeps all arrays on the host.
+    """
+    is_class = isinstance(cls, type) or hasattr(cls, "__origin__")
+    codec = codec_of_class(cls) if is_class else codec_of_instance(cls)
+    tensors, metadata = files.read(path)
+    return from_state_dict(cls, nest(tensors, metadata, codec.schema), dims=dims, into=into)
+
+
+def dump(
+    path: PathLike,
+    tree: Mapping[str, Any],
+    *,
+    max_shard_bytes: int | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """As `save`, for a state dict: nested dicts of arrays, lazy ones too, and Python values."""
+    said = {"format": "pt", **(metadata or {})}  # the format's name for weights: without it some loaders refuse a file
+    if not all(isinstance(text, str) for pair in said.items() for text in pair) or NOTE in said:
+        raise TreatyError(f"expected metadata of text by name, and none at {NOTE!r}, got {metadata!r}")
+    named = flatten(tree)
+    files.write(path, named.tensors, said if named.note is None else {**said, NOTE: named.note}, max_shard_bytes)
+
+
+def load(path: PathLike) -> tuple[dict[str, Any], dict[str, str]]:
+    """The state dict in a file or in shards, split at dots where nothing says otherwise, and the metadata."""
+    tensors, metadata = files.read(path)
+    tree = nest(tensors, metadata, None)
+    return tree, {name: text for name, text in metadata.items() if name != NOTE}
