@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.directory.states import Train
@@ -135,6 +135,7 @@ def leaves(draw: st.DrawFn, path: tuple[str, ...]) -> Leaf:
     return Leaf(path, "float32", shape, chunks=leaf.chunks, checksums=tuple(f"{i:016x}" for i in range(count)))
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_what_is_written_is_read_back_equal(data: st.DataObject) -> None:
     keys = data.draw(st.lists(names, unique=True, max_size=6))
