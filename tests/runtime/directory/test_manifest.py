@@ -103,6 +103,49 @@ def test_bytes_that_are_no_manifest_are_refused(content: bytes) -> None:
         assert data_of(attempt) is None
 
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of everything in JSON data."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path, *(below for key, one in items for below in places(one, (*path, key)))]
+
+
+@pytest.fixture(scope="module")
+def sample() -> bytes:
+    leaf = Leaf(("step",), "float32", (4, 4), chunks=(2, 4), checksums=("0" * 16, "1" * 16))
+    files = (File("values.msgpack", 7, "0" * 16),)
+    return Manifest(
+        "data-0123456789abcdef", schema_of(Train), {"n": 1}, {}, files, (leaf, Leaf(("x",), file=0))
+    ).to_bytes()
+
+
+@given(data=st.data())
+@settings(max_examples=200)
+def test_a_manifest_with_anything_anywhere_is_read_or_refused(data: st.DataObject, sample: bytes) -> None:
+    """One value replaced, and the checksum made right: never another exception than Treaty's own."""
+    content = json.loads(sample)
+    *outer, last = data.draw(st.sampled_from(places(content)[1:]))
+    value = data.draw(json_values)
+
+    def change(manifest: Any) -> None:
+        for key in outer:
+            manifest = manifest[key]
+        manifest[last] = value
+
+    if [*outer, last] == ["checksum"]:
+        return
+    try:
+        parse(forged(sample, change), "here")
+    except TreatyError as error:
+        assert "here" in str(error)
+
+
 def test_deep_nesting_is_refused() -> None:
     deep = b'{"treaty":' + b"[" * 200_000
     with pytest.raises(CorruptCheckpointError, match="at the manifest of here"):
