@@ -74,6 +74,29 @@ def as_given(schema: Schema, given: Any, state: Any) -> dict[Keys, Sharding]:
     return found
 
 
+def placement(
+    schema: Schema, state: Any, mesh: Mesh | None, rules: Rules | None, shardings: Any, into: str | None
+) -> dict[Keys, Sharding]:
+    """Where the caller wants the jax arrays of a state dict; those without a wish are not in it."""
+    check_placement(mesh, rules, shardings, into)
+    if shardings is not None:
+        return as_given(schema, shardings, state)
+    if mesh is None:
+        return {}
+    if rules is None:
+        return as_given(schema, NamedSharding(mesh, replicated()), state)
+    return by_rules(schema, state, mesh, rules)
+
+
+def check_placement(mesh: Mesh | None, rules: Rules | None, shardings: Any, into: str | None) -> None:
+    if rules is not None and mesh is None:
+        raise TreatyError("rules= needs mesh=, whose axes they name")
+    if shardings is not None and mesh is not None:
+        raise TreatyError("expected shardings= or mesh=, got both")
+    if into is not None and (mesh is not None or shardings is not None):
+        raise TreatyError('into="numpy" keeps arrays on the host; it goes with neither mesh= nor shardings=')
+
+
 def replicated() -> PartitionSpec:
     return cast(PartitionSpec, _spec())
 

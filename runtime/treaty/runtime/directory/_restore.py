@@ -6,13 +6,13 @@ from typing import Any, Final, TypeVar, overload
 import jax
 import numpy as np
 from attrs import frozen
-from jax.sharding import Mesh, NamedSharding, Sharding
+from jax.sharding import Mesh
 
 from treaty.runtime._axes import Declared, Keys, declared_arrays
 from treaty.runtime._casts import check_cast, may_cast
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
-from treaty.runtime._shardings import Rules, as_given, by_rules, replicated
+from treaty.runtime._shardings import Rules, check_placement, placement
 from treaty.runtime._state_dict import Into, check_arguments, explain, explain_quickly, from_state_dict
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._placement import Target, fill_room, make_room, nbytes_needed, place
@@ -20,7 +20,6 @@ from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.directory._read import NUMPY, Reader, read_committed
 from treaty.runtime.directory._select import Selected, select
-from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
 
@@ -111,12 +110,7 @@ def restore(
 def _check(wish: _Wish) -> None:
     check_arguments(wish.codec, wish.dims, wish.into)
     check_cast(wish.cast)
-    if wish.rules is not None and wish.mesh is None:
-        raise TreatyError("rules= needs mesh=, whose axes they name")
-    if wish.shardings is not None and wish.mesh is not None:
-        raise TreatyError("expected shardings= or mesh=, got both")
-    if wish.into is not None and (wish.mesh is not None or wish.shardings is not None):
-        raise TreatyError('into="numpy" keeps arrays on the host; it goes with neither mesh= nor shardings=')
+    check_placement(wish.mesh, wish.rules, wish.shardings, wish.into)
 
 
 def _restore(place: Place, manifest: Manifest, wish: _Wish) -> Any:
@@ -149,7 +143,7 @@ def _values(reader: Reader, selected: Selected) -> dict[int, Any]:
 def _targets(wish: _Wish, tree: Any, selected: Selected) -> dict[int, Target]:
     """The preflight: all that is wrong is raised here; what is right gets its place."""
     declared = _fit(wish, tree, {path: leaf for _, path, leaf in selected if leaf.dtype is not None})
-    placed = _placed(wish, tree)
+    placed = placement(wish.codec.schema, tree, wish.mesh, wish.rules, wish.shardings, wish.into)
     targets = {}
     for number, path, leaf in selected:
         if leaf.dtype is not None:
@@ -185,17 +179,6 @@ def _mismatches(wish: _Wish, tree: Any) -> tuple[Mismatch, ...]:
     if wish.is_class:
         return explain_quickly(wish.codec, tree, wish.dims)
     return explain(wish.target, tree, dims=wish.dims)
-
-
-def _placed(wish: _Wish, tree: Any) -> Mapping[Keys, Sharding]:
-    schema = wish.codec.schema
-    if wish.shardings is not None:
-        return as_given(schema, wish.shardings, tree)
-    if wish.mesh is None:
-        return {}
-    if wish.rules is None:
-        return as_given(schema, NamedSharding(wish.mesh, replicated()), tree)
-    return by_rules(schema, tree, wish.mesh, wish.rules)
 
 
 def _small(reader: Reader, selected: Selected, targets: Mapping[int, Target]) -> Iterator[tuple[int, Any]]:
