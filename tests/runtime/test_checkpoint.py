@@ -1,7 +1,7 @@
 """`save` and `restore`: what a path means, parts of files, and files onto a mesh."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from treaty.runtime import StateMismatchError, restore, save, save_async
 from treaty.schema import Dims, Length, TreatyError, state
 
 PATHS = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "directory", "x.checkpoint"]
+P: Any = PartitionSpec  # JAX does not annotate its constructor
 FILES = ["x.msgpack", "x.msgpack.gz", "x.safetensors"]
 
 
@@ -69,9 +70,9 @@ def test_arrays_go_where_rules_and_shardings_say(name: str, tmp_path: Path) -> N
     save(tmp_path / name, train())
     mesh = jax.make_mesh((4,), ("model",))
     back = restore(tmp_path / name, Train, mesh=mesh, rules={"d": "model"})
-    assert back.params.layers[1].kernel.sharding == NamedSharding(mesh, PartitionSpec("model", None))
+    assert back.params.layers[1].kernel.sharding == NamedSharding(mesh, P("model", None))
     assert np.array_equal(back.params.layers[1].kernel, train().params.layers[1].kernel)
-    whole = NamedSharding(mesh, PartitionSpec())
+    whole = NamedSharding(mesh, P())
     assert restore(tmp_path / name, Train, shardings=whole).step.sharding == whole
     assert restore(tmp_path / name, Train, mesh=mesh).step.sharding == whole
 

@@ -1,15 +1,11 @@
 """Parts of a checkpoint: `at="params"` makes a subtree the whole, `at=["params", "step"]` keeps only what is listed."""
 
-import ast
-import re
 from collections.abc import Sequence
-from typing import Final
 
+from treaty.runtime._at import parse_at
 from treaty.runtime._errors import show_keys
 from treaty.runtime.directory._manifest import Leaf
 from treaty.schema import TreatyError
-
-_STEP: Final = re.compile(r"""\.?(?P<name>[^.\[\]'"$]+)|\[(?P<index>-?[0-9]+)\]|\[(?P<quoted>'[^']*'|"[^"]*")\]""")
 
 Selected = list[tuple[int, tuple[str, ...], Leaf]]  # number, path below the selection, leaf
 
@@ -32,20 +28,6 @@ def select(leaves: Sequence[Leaf], at: str | Sequence[str] | None, where: str) -
         for number, leaf in numbered
         if any(leaf.path[:depth] in wanted for depth in range(len(leaf.path) + 1))
     ]
-
-
-def parse_at(text: str) -> tuple[str, ...]:
-    """`blocks[3].up` or `$.blocks[3].up` -> the keys; `['a.b']` is a key that is no name."""
-    rest = text.removeprefix("$")
-    keys = []
-    while rest:
-        step = _STEP.match(rest)
-        if step is None:
-            raise TreatyError(f"at={text!r}: expected a path like params or blocks[3].up or table['a.b']")
-        quoted = step["quoted"]
-        keys.append(step["name"] or step["index"] or str(ast.literal_eval(quoted)))
-        rest = rest[step.end() :]
-    return tuple(keys)
 
 
 def _nothing(root: tuple[str, ...], leaves: Sequence[Leaf], where: str) -> Selected:
