@@ -18,7 +18,7 @@ MAY_IMPORT = {
 OUTSIDE = {  # third-party packages a layer may import when it is imported itself
     "schema": {"attrs", "numpy", "ml_dtypes", "jaxtyping"},
     "generator": {"attrs", "click", "jaxtyping", "jinja2", "ml_dtypes", "mypy", "numpy", "hatchling", "setuptools"},
-    "runtime": {"attrs", "backports", "click", "jax", "ml_dtypes", "msgpack", "numpy", "tensorstore"},
+    "runtime": {"attrs", "backports", "click", "jax", "ml_dtypes", "msgpack", "numpy", "tensorstore", "xxhash"},
     "generated": {"jax", "numpy", "ml_dtypes"},
 }
 
@@ -90,6 +90,11 @@ def test_declaring_needs_no_jax() -> None:
 def test_generating_imports_no_jax_no_tensorstore_and_help_imports_nothing() -> None:
     assert not {"jax", "tensorstore", "treaty.runtime"} & loaded_by("import treaty.generator.commands")
     assert not {"jax", "jinja2", "treaty.generator", "treaty.schema"} & loaded_by("import treaty.cli")
+
+
+def test_inspecting_imports_no_jax_no_numpy_no_tensorstore_and_not_the_generator() -> None:
+    heavy = {"jax", "jaxtyping", "numpy", "tensorstore", "treaty.generator", "msgpack"}
+    assert not heavy & loaded_by("import treaty.runtime.commands")
 
 
 def test_the_library_needs_no_optax() -> None:

@@ -12,6 +12,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "check": ("treaty.generator.commands:check", "Fail unless the generated modules are fresh and unedited."),
     "convert": ("treaty.runtime.convert_commands:convert", "Write a checkpoint in another format."),
     "diff": ("treaty.runtime.convert_commands:diff", "Compare two checkpoints of any formats."),
+    "inspect": ("treaty.runtime.commands:inspect", "Show what a checkpoint holds."),
+    "verify": ("treaty.runtime.commands:verify", "Read every byte of a checkpoint and check it."),
 }
 
 

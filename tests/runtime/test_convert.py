@@ -44,6 +44,7 @@ NAMES = {
     "npz": "x.npz",
     "orbax": "x",
     "eformer": "x",
+    "treaty": "x",
 }
 
 
@@ -67,7 +68,7 @@ def tree_of_all_kinds() -> dict[str, Any]:
 
 def make(kind: str, folder: Path, source: Path) -> Path:
     path = folder / NAMES[kind]
-    to = kind if kind in ("orbax", "eformer") else None
+    to = kind if kind in ("orbax", "eformer", "treaty") else None
     convert(source, path, to_format=to, max_shard_bytes=30 if kind == "sharded" else None)
     return path
 
@@ -171,10 +172,10 @@ def train_state() -> TrainState:
     )
 
 
-@pytest.mark.parametrize("to", ["x.safetensors", "x.npz", "x.orbax", "x.eformer"])
+@pytest.mark.parametrize("to", ["x.safetensors", "x.npz", "x.orbax", "x.treaty", "x.eformer"])
 def test_a_train_state_with_its_class_goes_through_every_format(to: str, tmp_path: Path) -> None:
     save(tmp_path / "a.msgpack", train_state())
-    directory = to.split(".")[1] if to in ("x.orbax", "x.eformer") else None
+    directory = to.split(".")[1] if to in ("x.orbax", "x.eformer", "x.treaty") else None
     if to == "x.eformer":
         with pytest.raises(TreatyError, match="got None or an empty node at"):  # AdamW's EmptyState
             convert(tmp_path / "a.msgpack", tmp_path / to, cls=TrainState, to_format=directory)
@@ -270,7 +271,7 @@ def test_a_failed_conversion_leaves_the_destination_as_it_was(
     before = {file: file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
     with pytest.raises(CorruptCheckpointError, match=r"expected an intact array, got NOT_FOUND.* at \$\.nan"):
-        convert(source, path, to_format=to if to in ("orbax", "eformer") else None, replace=True)
+        convert(source, path, to_format=to if to in ("orbax", "eformer", "treaty") else None, replace=True)
 
     assert {file: file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()} == before
 
@@ -401,7 +402,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
     ("chain", "limit"),
     [
         ([("a.msgpack", "b.safetensors", "safetensors"), ("b.safetensors", "c.npz", "npz"), ("c.npz", "d.msgpack", "msgpack")], 64),
-        ([("a.msgpack", "e", "eformer"), ("e", "o", "orbax"), ("o", "f.msgpack", "msgpack")], 128),
+        ([("a.msgpack", "e", "eformer"), ("e", "o", "orbax"), ("o", "t", "treaty"), ("t", "f.msgpack", "msgpack")], 200),
     ],
     ids=["files", "TensorStore"],
 )  # fmt: skip

@@ -13,15 +13,19 @@ if TYPE_CHECKING:
     from treaty.runtime._bytes import to_bytes as to_bytes
     from treaty.runtime._checkpoint import restore as restore
     from treaty.runtime._checkpoint import save as save
+    from treaty.runtime._checkpoint import save_async as save_async
     from treaty.runtime._errors import CodecError as CodecError
     from treaty.runtime._errors import CorruptCheckpointError as CorruptCheckpointError
     from treaty.runtime._errors import IncompleteCheckpointError as IncompleteCheckpointError
     from treaty.runtime._errors import LeafError as LeafError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
+    from treaty.runtime._shardings import shardings as shardings
     from treaty.runtime._state_dict import explain as explain
     from treaty.runtime._state_dict import from_state_dict as from_state_dict
     from treaty.runtime._state_dict import to_state_dict as to_state_dict
+    from treaty.runtime.directory import inspect as inspect
+    from treaty.runtime.directory import verify as verify
 
 _HOME: Final = {
     "abstract": "_abstract",
@@ -30,15 +34,19 @@ _HOME: Final = {
     "to_bytes": "_bytes",
     "restore": "_checkpoint",
     "save": "_checkpoint",
+    "save_async": "_checkpoint",
     "CodecError": "_errors",
     "CorruptCheckpointError": "_errors",
     "IncompleteCheckpointError": "_errors",
     "LeafError": "_errors",
     "Mismatch": "_errors",
     "StateMismatchError": "_errors",
+    "shardings": "_shardings",
     "explain": "_state_dict",
     "from_state_dict": "_state_dict",
     "to_state_dict": "_state_dict",
+    "inspect": "directory",
+    "verify": "directory",
 }
 
 

@@ -127,18 +127,22 @@ def placed(arrays: Sequence[jax.Array]) -> Put:
 def transfer(pending: Sequence[Any]) -> list[jax.Array]:
     """One batched copy to the default device, refusing what JAX would silently narrow."""
     for leaf in pending:
-        if jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
-            raise TreatyError(
-                f"expected room for {leaf.dtype} on the device, got jax_enable_x64 off, which would store "
-                f"{jax.dtypes.canonicalize_dtype(leaf.dtype)}; "
-                'set jax_enable_x64, declare the field np.ndarray, or pass into="numpy"'
-            )
+        refuse_narrowing(leaf.dtype)
     try:
         arrays: list[jax.Array] = jax.device_put([np.asarray(leaf) for leaf in pending])
     except (TypeError, ValueError, jax.errors.JaxRuntimeError) as error:
         dtypes = ", ".join(sorted({str(leaf.dtype) for leaf in pending}))
         raise TreatyError(f'JAX cannot place arrays of {dtypes} on this device; pass into="numpy": {error}') from error
     return arrays
+
+
+def refuse_narrowing(dtype: _DType) -> None:
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        raise TreatyError(
+            f"expected room for {dtype} on the device, got jax_enable_x64 off, which would store "
+            f"{jax.dtypes.canonicalize_dtype(dtype)}; "
+            'set jax_enable_x64, declare the field np.ndarray, or pass into="numpy"'
+        )
 
 
 def write_key(key: jax.Array) -> KeyState:

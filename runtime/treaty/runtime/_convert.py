@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import jax
 from attrs import frozen
 
 from treaty.runtime._compare import describe, leaves, nbytes_of, same_bytes
@@ -16,12 +15,12 @@ from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateM
 from treaty.runtime._files import sync_directory
 from treaty.runtime._keymap import to_fields, to_stored
 from treaty.runtime._lazy import HostArray, LazyArray, release
-from treaty.runtime._progress import progress_bar
 from treaty.runtime._registry import codec_of_class
 from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
 from treaty.runtime._state_dict import explain
-from treaty.runtime._trees import dotted, flatten, nest_dotted
+from treaty.runtime._trees import abstract, dotted, flatten, nest_dotted
 from treaty.runtime._views import host, is_array, pieces_of
+from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats._safetensors_files import take_places
 from treaty.schema.keymap import KeyMap
@@ -144,16 +143,9 @@ def _laid_out(tree: dict[str, Any], cls: Any, mapped: Mapped | None, sizes: Mapp
 
 def _check(cls: Any, tree: dict[str, Any], sizes: Mapping[str, int]) -> None:
     dims = {name: size for name, size in sizes.items() if name in codec_of_class(cls).dims}
-    found = explain(cls, _abstract(tree), dims=dims)
+    found = explain(cls, abstract(tree), dims=dims)
     if found:
         raise StateMismatchError(found)
-
-
-def _abstract(node: Any) -> Any:
-    if type(node) is dict:
-        return {key: _abstract(one) for key, one in node.items()}
-    struct: Any = jax.ShapeDtypeStruct  # its constructor has no types
-    return struct(tuple(node.shape), node.dtype) if is_array(node) else node
 
 
 def _counted(node: Any, advance: Callable[[int], None]) -> Any:

@@ -34,6 +34,12 @@ def explain(
         return (Mismatch("a state dict that Python can walk", "nesting beyond the recursion limit", ()),)
 
 
+def dims_of(schema: Schema, state: object) -> dict[str, int]:
+    """The dims of the root class that a state dict, which fits the schema, tells."""
+    env, _ = _Walker(schema)._environment(schema.root_class, state, {}, ())
+    return {name: size for name, size in env.items() if size is not None}
+
+
 @frozen
 class _Walker:
     schema: Schema

@@ -74,13 +74,7 @@ def explain(target: Any, state: object, *, dims: Mapping[str, int] | None = None
 
 def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: Into | None = None) -> _T:
     """Run a generated reader: check and list host arrays, transfer them at once, build."""
-    if into not in (None, "numpy"):
-        raise TreatyError(f'into={into!r}: expected "numpy" or None')
-    for name in dims:
-        if name not in codec.dims:
-            raise TreatyError(f"{codec.id} has no dim {name!r}; its dims: {', '.join(codec.dims) or 'none'}")
-        if type(dims[name]) not in (int, type(None)):
-            raise TreatyError(f"dims={{{name!r}: {dims[name]!r}}}: expected an int")
+    check_arguments(codec, dims, into)
     values = [dims.get(name) for name in codec.dims]
     pending: list[Any] = []
     try:
@@ -91,6 +85,26 @@ def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: In
             return codec.read(state, place_each, *values)
         raise problem from None
     return codec.read(state, placed(transfer(pending)), *values) if pending else obj
+
+
+def explain_quickly(codec: Codec[Any], state: Any, dims: Mapping[str, int | None]) -> tuple[Mismatch, ...]:
+    """What `explain` finds; where all is well, as fast as the generated reader finds nothing."""
+    try:
+        codec.read(state, collect([]), *(dims.get(name) for name in codec.dims))
+    except Exception:  # whatever a reader trips over, the explanation says what is wrong
+        return walk(codec.schema, state, dims)
+    return ()
+
+
+def check_arguments(codec: Codec[Any], dims: Mapping[str, int | None], into: str | None) -> None:
+    """What a caller may have misspelt, before any work is done."""
+    if into not in (None, "numpy"):
+        raise TreatyError(f'into={into!r}: expected "numpy" or None')
+    for name in dims:
+        if name not in codec.dims:
+            raise TreatyError(f"{codec.id} has no dim {name!r}; its dims: {', '.join(codec.dims) or 'none'}")
+        if type(dims[name]) not in (int, type(None)):
+            raise TreatyError(f"dims={{{name!r}: {dims[name]!r}}}: expected an int")
 
 
 def _error(

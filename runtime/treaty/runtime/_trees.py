@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
+import numpy as np
+
 from treaty.runtime._errors import KeyMapError, show_keys
 from treaty.runtime._lazy import LazyArray
 
@@ -30,6 +33,11 @@ def on_host(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {key: on_host(one) if type(one) is dict else _read(one) for key, one in tree.items()}
 
 
+def abstract(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The state dict with the shape and dtype of each array, for checks that look at no data."""
+    return {key: abstract(one) if type(one) is dict else _struct(one) for key, one in tree.items()}
+
+
 def flatten(tree: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """The leaves of a state dict by path; an empty node is one."""
     for key, value in tree.items():
@@ -55,6 +63,11 @@ def nest(leaves: Mapping[Path, Any]) -> dict[str, Any]:
     if problems:
         raise KeyMapError(problems)
     return tree
+
+
+def _struct(value: Any) -> Any:
+    struct: Any = jax.ShapeDtypeStruct  # its constructor has no types
+    return struct(tuple(value.shape), value.dtype) if isinstance(value, (np.ndarray, LazyArray)) else value
 
 
 def _read(value: Any) -> Any:

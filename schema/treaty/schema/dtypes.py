@@ -1,10 +1,12 @@
 """The one dtype table: every dtype JAX has, under every spelling that Treaty meets."""
 
-from typing import Final
+import re
+from typing import TYPE_CHECKING, Final
 
-import ml_dtypes
-import numpy as np
 from attrs import frozen
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @frozen
@@ -18,7 +20,16 @@ class DType:
 
     @property
     def numpy(self) -> "np.dtype[np.generic]":
+        import ml_dtypes  # here, since names and sizes alone need neither
+        import numpy as np
+
         return np.dtype(getattr(ml_dtypes, self.name, self.name))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element in memory, where none takes less than one."""
+        bits = re.search(r"[0-9]+", self.name)
+        return max(1, int(bits[0]) // 8) if bits else 1
 
 
 # fmt: off

@@ -68,7 +68,10 @@ class Store:
             metadata = {"shape": entry.shape, "chunks": [max(1, n) for n in entry.shape], "compressor": {"id": "zstd"}}
             spec = {**self.spec(entry), "dtype": entry.dtype, "metadata": metadata}
             opening.append(ts.open(spec, create=True))
-        writing = [future.result().write(array, can_reference_source_data_indefinitely=True) for future, array in zip(opening, arrays, strict=True)]
+        writing = [
+            future.result().write(array, can_reference_source_data_indefinitely=True)
+            for future, array in zip(opening, arrays, strict=True)
+        ]
         for write in writing:
             write.result()
 

@@ -3,6 +3,7 @@
 Trees are nested dicts with str keys; leaves are arrays, lazy ones among them, and Python values.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +11,14 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_keys
+from treaty.runtime._explain import dims_of
 from treaty.runtime._leaves import tree as eformer
 from treaty.runtime._leaves.paths import INDEX as EFORMER_INDEX
 from treaty.runtime._registry import codec_of_class
 from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
+from treaty.runtime._trees import abstract
+from treaty.runtime.directory import _tree as directory
+from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.runtime.formats import msgpack, npz, orbax, safetensors
 from treaty.runtime.formats._orbax_find import METADATA, STEP_METADATA, TEMPORARY
 from treaty.schema import Schema
@@ -23,17 +28,17 @@ _SHARD_INDEX: Final = ".safetensors.index.json"
 
 @frozen
 class Contents:
-    """What a checkpoint holds: its tree, and text by name where the format has room for it."""
+    """What a checkpoint holds: its tree, and metadata where the format has room for it: text, or all that JSON has."""
 
     tree: dict[str, Any]
-    metadata: Mapping[str, str] = field(factory=dict)
+    metadata: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen
 class Options:
     """What a writer may be told. `cls` is the class of the tree, where one was given."""
 
-    metadata: Mapping[str, str] = field(factory=dict)
+    metadata: Mapping[str, Any] = field(factory=dict)
     max_shard_bytes: int | None = None
     cls: Any = None
 
@@ -131,8 +136,24 @@ def _read_safetensors(path: Path, folder: Path, schema: Schema | None) -> Conten
 
 
 def _write_safetensors(path: Path, tree: dict[str, Any], options: Options) -> None:
-    metadata = {name: text for name, text in options.metadata.items() if isinstance(text, str)}
+    metadata = {name: one if isinstance(one, str) else json.dumps(one) for name, one in options.metadata.items()}
     safetensors.dump(path, tree, max_shard_bytes=options.max_shard_bytes, metadata=metadata)
+
+
+def _is_treaty(path: Path) -> bool:
+    return (path / MANIFEST).is_file() or any(path.glob("data-*/"))
+
+
+def _read_treaty(path: Path, folder: Path, schema: Schema | None) -> Contents:
+    return Contents(*directory.read_tree(path))
+
+
+def _write_treaty(path: Path, tree: dict[str, Any], options: Options) -> None:
+    if options.cls is None:
+        directory.write_tree(path, tree, options.metadata)
+        return
+    schema = codec_of_class(options.cls).schema
+    directory.write_tree(path, tree, options.metadata, schema, dims_of(schema, abstract(tree)))
 
 
 def _read_eformer(path: Path, folder: Path, schema: Schema | None) -> Contents:
@@ -178,6 +199,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "safetensors": Format(
         (".safetensors",), lambda path: _safetensors_file(path) is not None, _read_safetensors, _write_safetensors
     ),
+    "treaty": Format((), _is_treaty, _read_treaty, _write_treaty),
     "eformer": Format((), lambda path: (path / EFORMER_INDEX).is_file(), _read_eformer, _write_eformer),
     "orbax": Format((), _is_orbax, _read_orbax, _write_orbax),
     "npz": Format((".npz",), _is_npz, _read_npz, _write_npz),

@@ -1,0 +1,101 @@
+"""The array leaves of a state, each with its declared type and the names of its axes, found by walking schema and state."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from treaty.schema import Schema, ir
+from treaty.schema.dims import Dim, Expr, Int, Name
+
+Keys = tuple[str, ...]
+_Names = Mapping[str, tuple[str, ...]]  # dim of a class -> what the owners call it, from the inside out
+
+
+@frozen
+class Declared:
+    """The declaration of one array leaf. `axes` holds, per axis, every name it goes by, its own first."""
+
+    type: ir.Array | ir.Key
+    axes: tuple[tuple[str, ...], ...]
+
+    @property
+    def on_host(self) -> bool:
+        return isinstance(self.type, ir.Array) and self.type.host
+
+
+def declared_arrays(schema: Schema, state: Any) -> dict[Keys, Declared]:
+    """By path in the state dict; the words of a PRNG key are at its `data`. Untyped subtrees have none."""
+    return dict(_in_class(schema, schema.root_class, state, {}, ()))
+
+
+def as_state(schema: Schema, value: Any) -> Any:
+    """An instance in state-dict form, its leaves as they are, whatever stands there in place of arrays."""
+    return _class_state(schema, schema.root_class, value)
+
+
+def _in_class(schema: Schema, cls: ir.Class, state: Any, names: _Names, path: Keys) -> Iterator[tuple[Keys, Declared]]:
+    for field in cls.fields:
+        yield from _in_type(schema, field.type, state[field.key], names, (*path, field.key))
+
+
+def _in_type(schema: Schema, type: ir.Type, state: Any, names: _Names, path: Keys) -> Iterator[tuple[Keys, Declared]]:
+    if isinstance(type, ir.Array):
+        yield path, Declared(type, tuple(_called(dim, names) for dim in type.dims))
+    elif isinstance(type, ir.Key):
+        yield (*path, "data"), Declared(type, (*(_called(dim, names) for dim in type.dims), ()))
+    elif isinstance(type, ir.Optional):
+        if state is not None:
+            yield from _in_type(schema, type.item, state, names, path)
+    elif isinstance(type, ir.Node):
+        below = {name: _also_called(size, names) for name, size in type.ties}
+        yield from _in_class(schema, schema[type.cls], state, below, path)
+    elif isinstance(type, (ir.Sequence, ir.Dict)):
+        item = type.item if isinstance(type, ir.Sequence) else type.value
+        for key, one in state.items():
+            yield from _in_type(schema, item, one, names, (*path, key))
+    elif isinstance(type, ir.Tuple):
+        for index, item in enumerate(type.items):
+            yield from _in_type(schema, item, state[str(index)], names, (*path, str(index)))
+    elif isinstance(type, ir.Partial):
+        yield from _in_type(schema, type.args, state["args"], names, (*path, "args"))
+        yield from _in_type(schema, type.keywords, state["keywords"], names, (*path, "keywords"))
+
+
+def _called(dim: Dim, names: _Names) -> tuple[str, ...]:
+    own = () if dim.label is None else (dim.label, *names.get(dim.label, ()))
+    return (*own, *_also_called(dim.size, names))
+
+
+def _also_called(size: Expr, names: _Names) -> tuple[str, ...]:
+    """`d_model` by its name here and above; `4*d_model` by that text."""
+    if isinstance(size, Int):
+        return ()
+    return (size.name, *names.get(size.name, ())) if isinstance(size, Name) else (str(size),)
+
+
+def _class_state(schema: Schema, cls: ir.Class, value: Any) -> dict[str, Any]:
+    by_item = cls.kind in ("typeddict", "keywords")
+    return {
+        field.key: _type_state(schema, field.type, value[field.name] if by_item else getattr(value, field.name))
+        for field in cls.fields
+        if not field.static
+    }
+
+
+def _type_state(schema: Schema, type: ir.Type, value: Any) -> Any:
+    if isinstance(type, ir.Optional):
+        return None if value is None else _type_state(schema, type.item, value)
+    if isinstance(type, ir.Node):
+        return _class_state(schema, schema[type.cls], value)
+    if isinstance(type, ir.Sequence):
+        return {str(index): _type_state(schema, type.item, one) for index, one in enumerate(value)}
+    if isinstance(type, ir.Tuple):
+        pairs = zip(type.items, value, strict=True)
+        return {str(index): _type_state(schema, item, one) for index, (item, one) in enumerate(pairs)}
+    if isinstance(type, ir.Dict):
+        return {str(key): _type_state(schema, type.value, one) for key, one in value.items()}
+    if isinstance(type, ir.Partial):
+        args, keywords = _type_state(schema, type.args, value.args), _type_state(schema, type.keywords, value.keywords)
+        return {"args": args, "keywords": keywords}
+    return {"data": value} if isinstance(type, ir.Key) else value

@@ -1,0 +1,98 @@
+"""Saving in the background: the caller waits for a copy of the state only. Saves of one process run in order."""
+
+import atexit
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from treaty.runtime.directory._places import PathLike, place_of
+from treaty.runtime.directory._plan import Plan, plan_save, snapshot
+from treaty.runtime.directory._processes import team
+from treaty.runtime.directory._write import write
+
+_last: "SaveHandle | None" = None
+_unseen: "list[SaveHandle]" = []  # failed, and nobody asked for the result
+_lock = threading.Lock()
+
+
+class SaveHandle:
+    """A save under way. A failure that nobody asks for is told on standard error when the interpreter exits."""
+
+    def __init__(self, where: str, work: Callable[[], None], before: "SaveHandle | None") -> None:
+        self.where = where
+        self._finished = threading.Event()
+        self._error: BaseException | None = None
+        # Not a daemon: the interpreter waits for it. Started now: none can be started once it shuts down.
+        self._thread = threading.Thread(target=self._run, args=(work, before), name="treaty-save")
+        self._thread.start()
+
+    def done(self) -> bool:
+        """Whether the save has ended, well or not."""
+        return self._finished.is_set()
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait for the save, and raise what made it fail; TimeoutError if it takes longer than `timeout` seconds."""
+        if not self._finished.wait(timeout):
+            raise TimeoutError(f"the save to {self.where} is still under way after {timeout} s")
+        with _lock:
+            if self in _unseen:
+                _unseen.remove(self)
+        if self._error is not None:
+            raise self._error
+
+    def _run(self, work: Callable[[], None], before: "SaveHandle | None") -> None:
+        if before is not None:
+            before._finished.wait()
+        try:
+            work()
+        except BaseException as error:
+            self._error = error
+            with _lock:
+                _unseen.append(self)
+        finally:
+            self._finished.set()
+
+
+def save(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a checkpoint, and return when it is committed. An earlier one at `path` stays until then.
+
+    Every process of a distributed program calls this with the same path. `metadata` is anything that JSON holds.
+    """
+    plan = plan_save(state, cls, metadata)
+    _wait_for_earlier()
+    _write(path, plan)()
+
+
+def save_async(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping[str, Any] | None = None) -> SaveHandle:
+    """Like `save`, but return as soon as the state is copied: it may then change, or be donated.
+
+    Saves of one process are written in the order of these calls; each holds its copy until it is written.
+    """
+    global _last
+    plan = snapshot(plan_save(state, cls, metadata))
+    work = _write(path, plan)
+    with _lock:
+        before = _last
+        _last = handle = SaveHandle(place_of(path).where, work, before if before and not before.done() else None)
+    return handle
+
+
+def _write(path: PathLike, plan: Plan) -> Callable[[], None]:
+    """The work; the processes count their attempts where they call, which all do in the same order."""
+    place = place_of(path)
+    processes = team(place.where)
+    return lambda: write(place, plan, processes)
+
+
+def _wait_for_earlier() -> None:
+    with _lock:
+        earlier = _last
+    if earlier is not None:
+        earlier._finished.wait()
+
+
+@atexit.register
+def _tell_failures() -> None:
+    for handle in _unseen:
+        print(f"treaty: the save to {handle.where} failed: {handle._error}", file=sys.stderr)

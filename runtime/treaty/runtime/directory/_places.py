@@ -1,0 +1,214 @@
+"""Where a checkpoint lies: a local directory, or a TensorStore key-value store by URL. Nothing else knows which.
+
+Both commit the same way: everything goes under a fresh `data-…/` first, the manifest that names it comes last and
+replaces the previous one at once, and only then does the previous data go. A reader sees the old or the new checkpoint.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import unquote
+
+from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
+from treaty.runtime.directory._manifest import DATA, NAME, data_of
+from treaty.schema import TreatyError
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
+_LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Place(Protocol):
+    """One checkpoint's place. `data` is always the name of a data directory inside it."""
+
+    @property
+    def where(self) -> str: ...
+
+    @property
+    def kvstore(self) -> Mapping[str, Any]:
+        """TensorStore's spec of the place, ending in a slash."""
+
+    def manifest(self) -> bytes | None:
+        """The committed manifest, if there is one."""
+
+    def begin(self) -> None:
+        """Take the place for writing."""
+
+    def prepare(self, data: str) -> None:
+        """Make room for new data."""
+
+    def commit(self, data: str, manifest: bytes) -> None:
+        """Make written data the checkpoint."""
+
+    def abandon(self, data: str | None) -> None:
+        """Give the place up, and remove data that was not committed."""
+
+    def sizes(self, data: str) -> Mapping[str, int | None]:
+        """Every file under `data`, and its size where the store tells."""
+
+    def read_into(self, name: str, view: memoryview) -> None:
+        """Fill a buffer with a file that must be exactly as long."""
+
+
+def place_of(path: PathLike) -> Place:
+    """A path or a `file://` URL is a directory; other URLs are for TensorStore."""
+    text = os.fspath(path)
+    if text.startswith("file://"):
+        text = unquote(text.removeprefix("file://"))
+    elif _URL.match(text):
+        from treaty.runtime.directory._remote import Remote
+
+        return Remote(text)
+    return Local(Path(text).absolute())
+
+
+def committed(place: Place) -> bytes:
+    """The manifest, or the reason why there is no checkpoint."""
+    content = place.manifest()
+    if content is None:
+        raise IncompleteCheckpointError(
+            f"expected a checkpoint, got no {NAME} at {place.where}: nothing was saved there, or the save did not finish"
+        )
+    return content
+
+
+class Local:
+    """A directory. Saves hold an flock on it, so a crashed save leaves no lock behind and its remains can be removed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = -1
+        self._is_alone = False
+        self._previous: str | None = None
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    @property
+    def kvstore(self) -> Mapping[str, Any]:
+        return {"driver": "file", "path": f"{self.path}/"}
+
+    def manifest(self) -> bytes | None:
+        try:
+            return (self.path / NAME).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def begin(self) -> None:
+        self._make()
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._is_alone = self._take_lock()
+            content = self.manifest()
+            self._previous = None if content is None else data_of(content)
+            if content is None or self._previous is not None:  # of a damaged manifest it is not known what it named
+                self._clean(self._previous)
+        except BaseException:
+            self._release()
+            raise
+
+    def prepare(self, data: str) -> None:
+        (self.path / data).mkdir()
+        _files().sync_directory(self.path)
+
+    def commit(self, data: str, manifest: bytes) -> None:
+        """TensorStore fsyncs every file and the directory it is in, but not where it enters a directory that it makes."""
+        _files().sync_directory(self.path / data)
+        _files().write_pieces(self.path / NAME, [manifest])
+        self._clean(data)
+        self._release()
+
+    def abandon(self, data: str | None) -> None:
+        if data is not None and data.encode() not in (self.manifest() or b""):  # it may have failed after the rename
+            shutil.rmtree(self.path / data, ignore_errors=True)
+        self._release()
+
+    def sizes(self, data: str) -> Mapping[str, int | None]:
+        found: dict[str, int | None] = {}
+        pending = [(self.path / data, "")]
+        while pending:
+            folder, prefix = pending.pop()
+            try:
+                entries = list(os.scandir(folder))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append((Path(entry.path), f"{prefix}{entry.name}/"))
+                else:
+                    found[prefix + entry.name] = entry.stat().st_size
+        return found
+
+    def read_into(self, name: str, view: memoryview) -> None:
+        try:
+            with open(self.path / name, "rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size != len(view):
+                    raise CorruptCheckpointError(f"expected {len(view)} bytes, got {size} in {name}")
+                while view:
+                    count = file.readinto(view)
+                    if not count:
+                        raise CorruptCheckpointError(f"expected {len(view)} bytes more, got the end of {name}")
+                    view = view[count:]
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise CorruptCheckpointError(f"expected a file, got nothing at {name}") from None
+
+    def _make(self) -> None:
+        """The directory and its parents, each fsynced where it was entered."""
+        missing = [self.path, *self.path.parents]
+        missing = missing[: next(i for i, folder in enumerate(missing) if folder.exists())]
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
+            _files().sync_directory(folder.parent)
+        try:
+            others = [name for name in os.listdir(self.path) if not _ours(name)]
+        except NotADirectoryError:
+            raise TreatyError(f"expected a directory or nothing, got a file at {self.where}") from None
+        if others:
+            raise TreatyError(
+                f"expected a checkpoint or an empty directory, got {min(others)} in {self.where}; "
+                "save somewhere else: a checkpoint has its directory for itself"
+            )
+
+    def _take_lock(self) -> bool:
+        """Whether no other save can be under way; some network file systems cannot tell."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it") from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            return False
+        return True
+
+    def _clean(self, kept: str | None) -> None:
+        """Remove what is not `kept`: the previous data, and, where no other save can be under way, all remains."""
+        for name in os.listdir(self.path):
+            is_remains = self._is_alone and (DATA.match(name) or _LEFTOVER.match(name))
+            if name != kept and (is_remains or name == self._previous):
+                folder = self.path / name
+                shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink(missing_ok=True)
+
+    def _release(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _files() -> Any:
+    from treaty.runtime import _files as files  # not for looking into a checkpoint: it needs numpy
+
+    return files
+
+
+def _ours(name: str) -> bool:
+    return name == NAME or DATA.match(name) is not None or _LEFTOVER.match(name) is not None

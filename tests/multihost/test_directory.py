@@ -1,0 +1,63 @@
+"""Several real processes on JAX's distributed runtime: each writes its own shards, one manifest commits them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.multihost.directory_script import shared
+from tests.multihost.processes import complete
+from tests.runtime.directory.states import Train, bits
+from treaty.runtime.directory import inspect, restore, save, verify
+
+
+def start(count: int, *actions: str) -> list[subprocess.CompletedProcess[str]]:
+    return complete([sys.executable, "-m", "tests.multihost.directory_script"], *actions, count=count)
+
+
+def run(count: int, *actions: str) -> list[str]:
+    """What all processes printed, who must all end well."""
+    done = start(count, *actions)
+    for process in done:
+        assert process.returncode == 0, process.stderr[-3000:]
+    return [process.stdout for process in done]
+
+
+def test_any_number_of_processes_restores_what_any_number_saved(tmp_path: Path) -> None:
+    two, three, four = (tmp_path / name for name in ("two", "three", "four"))
+    run(2, f"save:2:{two}")
+    run(3, f"restore:2:{two}", f"save:3:{three}")
+    run(4, f"restore:3:{three}", f"restore:2:{two}", f"save:4:{four}")
+    save(tmp_path / "one", shared(1))
+    run(2, f"restore:4:{four}", f"restore:1:{tmp_path / 'one'}")
+    for count, path in ((2, two), (3, three), (4, four)):
+        assert inspect(path).metadata == {"processes": count}
+        assert bits(restore(path, Train)) == bits(shared(count))
+        assert not list(path.glob("data-*/part-*"))
+        verify(path)
+
+
+def test_a_process_killed_in_mid_save_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    save(path, shared(5))
+    done = start(2, f"die:6:{path}")
+    assert done[1].returncode == -9
+    assert done[0].returncode != 0
+    assert bits(restore(path, Train)) == bits(shared(5))
+    verify(path)
+    assert len(list(path.glob("data-*"))) == 2
+    save(path, shared(7))
+    assert bits(restore(path, Train)) == bits(shared(7))
+    assert len(list(path.glob("data-*"))) == 1
+
+
+def test_failures_are_named_by_all_processes_and_the_next_saves_work(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    first, second, third = run(3, f"fail:6:{path}", f"disagree:6:{tmp_path}", f"save_async:8:{path}")
+    told = f"the save of {path} failed on process 1: OSError: [Errno 28] No space left on device"
+    assert first.splitlines()[0] == told
+    assert second.splitlines()[0] == "[Errno 28] No space left on device"
+    assert third.splitlines()[0] == f"process 0 failed to save {path}: TreatyError: {told}"
+    assert f"the save of {tmp_path}/0 failed on process 1: TreatyError: expected all processes" in first
+    assert f"expected all processes to save {tmp_path}/1, got process 0 that saves {tmp_path}/0" in second
+    assert not (tmp_path / "0" / "treaty.json").exists()
+    assert bits(restore(path, Train)) == bits(shared(8))

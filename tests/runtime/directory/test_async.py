@@ -1,0 +1,122 @@
+"""Saving in the background: what is saved is the state at the time of the call, and no failure is lost."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.runtime.directory.states import Linear, Train, bits, linear, train
+from treaty.runtime import StateMismatchError
+from treaty.runtime.directory import _async, _write, restore, save, save_async
+from treaty.schema import TreatyError
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Saves wait until it is set."""
+    opened = threading.Event()
+    write = _write.write
+
+    def waiting(*args: Any) -> None:
+        assert opened.wait(60)
+        write(*args)
+
+    monkeypatch.setattr(_async, "write", waiting)
+    return opened
+
+
+def test_the_save_is_done_when_the_handle_says_so(tmp_path: Path, gate: threading.Event) -> None:
+    handle = save_async(tmp_path / "a", train(1), metadata={"step": 1})
+    assert not handle.done()
+    with pytest.raises(TimeoutError, match="is still under way after 0 s"):
+        handle.result(0)
+    gate.set()
+    handle.result()
+    assert handle.done()
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(1))
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_the_state_may_change_or_be_donated_meanwhile(tmp_path: Path, gate: threading.Event) -> None:
+    value, expected = train(1), bits(train(1))
+    handle = save_async(tmp_path / "a", value)
+    value.seen[:] = -1
+    donate = jax.jit(lambda params: jax.tree.map(lambda x: x * 0 + 7, params), donate_argnums=0)
+    donate(value.params).embed.block_until_ready()
+    assert value.params.embed.is_deleted()
+    gate.set()
+    handle.result()
+    assert bits(restore(tmp_path / "a", Train)) == expected
+
+
+def test_saves_are_written_in_order(tmp_path: Path, gate: threading.Event) -> None:
+    handles = [save_async(tmp_path / "a", train(seed)) for seed in range(4)]
+    gate.set()
+    save(tmp_path / "a", train(4))
+    assert all(handle.done() for handle in handles)
+    for handle in handles:
+        handle.result()
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(4))
+
+
+def test_a_failure_is_raised_by_result_and_does_not_stop_the_next_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    failed = save_async(tmp_path / "file", train(1))
+    next_one = save_async(tmp_path / "a", train(2))
+    with pytest.raises(TreatyError, match="got a file at"):
+        failed.result()
+    with pytest.raises(TreatyError, match="got a file at"):
+        failed.result()
+    next_one.result()
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(2))
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_write, "_write_pack", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_async(tmp_path / "a", train(3)).result()
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(2))
+
+
+def test_a_wrong_state_is_refused_at_once(tmp_path: Path) -> None:
+    wrong = Linear(kernel=jnp.zeros((2, 3)), bias=jnp.zeros(4))
+    with pytest.raises(StateMismatchError):
+        save_async(tmp_path / "a", wrong)
+
+
+EXIT = """
+import sys
+from tests.runtime.directory.states import train
+from treaty.runtime.directory import save_async
+for path in sys.argv[1:]:
+    save_async(path, train(1))
+"""
+
+
+def test_the_interpreter_waits_for_saves_and_tells_of_failures_nobody_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    paths = [str(tmp_path / "file"), str(tmp_path / "a")]
+    done = subprocess.run([sys.executable, "-c", EXIT, *paths], capture_output=True, text=True, check=True)
+    assert done.stderr == (
+        f"treaty: the save to {paths[0]} failed: expected a directory or nothing, got a file at {paths[0]}\n"
+    )
+    assert bits(restore(paths[1], Train)) == bits(train(1))
+
+
+def test_a_snapshot_owns_its_memory(tmp_path: Path) -> None:
+    from treaty.runtime.directory._plan import plan_save, snapshot
+
+    value = linear(512, 1024)
+    (piece,) = snapshot(plan_save(value, None, None)).pieces
+    assert not np.shares_memory(piece.source, np.asarray(value.kernel))
+    (piece,) = plan_save(value, None, None).pieces
+    assert np.shares_memory(np.asarray(piece.source), np.asarray(value.kernel))

@@ -1,0 +1,240 @@
+"""The manifest is the commit: whatever happens before it, the last committed checkpoint stays."""
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.directory.states import Linear, Train, bits, files_of, linear, train
+from treaty.runtime import IncompleteCheckpointError
+from treaty.runtime.directory import _places, _read, _remote, _write, inspect, restore, save, verify
+from treaty.schema import TreatyError
+
+
+def test_overwriting_replaces_the_whole_and_leaves_nothing_behind(checkpoint: Path) -> None:
+    (before,) = checkpoint.glob("data-*")
+    save(checkpoint, linear(2, 3))
+    assert bits(restore(checkpoint, Linear)) == bits(linear(2, 3))
+    (after,) = checkpoint.glob("data-*")
+    assert before != after
+    assert sorted(os.listdir(checkpoint)) == [after.name, "treaty.json"]
+
+
+class Stop(Exception):
+    pass
+
+
+STEPS = [
+    (_places.Local, "prepare"),
+    (_write, "_write_piece"),
+    (_write, "_write_pack"),
+    (_write, "_complete"),
+    (_places.Local, "commit"),
+    (_places, "_files"),
+    (_places.Local, "_clean"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), STEPS, ids=[name for _, name in STEPS])
+def test_a_failure_at_any_step_keeps_what_was_committed(
+    owner: Any, name: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stop(*_: Any) -> None:
+        raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stop)
+        with pytest.raises(Stop):
+            save(checkpoint, train(2))
+        with pytest.raises(Stop):
+            save(tmp_path / "new", train(2))
+    assert bits(restore(checkpoint, Train)) in (bits(train(1)), bits(train(2)))
+    verify(checkpoint)
+    if name != "_clean":
+        assert bits(restore(checkpoint, Train)) == bits(train(1))
+        with pytest.raises(IncompleteCheckpointError):
+            inspect(tmp_path / "new")
+    save(checkpoint, train(3))
+    assert bits(restore(checkpoint, Train)) == bits(train(3))
+    assert len(list(checkpoint.glob("data-*"))) == 1
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.runtime.directory.states import train
+from treaty.runtime.directory import _plan, _write, save
+_plan.SMALL_BYTES, _plan.CHUNK_BYTES = 64, 256
+left = int(sys.argv[2])
+real = _write._write_piece
+def dying(*args):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(*args)
+_write._write_piece = dying
+save(sys.argv[1], train(2))
+"""
+
+
+def test_a_killed_save_is_not_visible_and_the_next_one_clears_it_away(checkpoint: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(checkpoint), "3"], check=False)
+    assert done.returncode == -9
+    assert len(list(checkpoint.glob("data-*"))) == 2
+    assert bits(restore(checkpoint, Train)) == bits(train(1))
+    save(checkpoint, train(3))
+    assert len(list(checkpoint.glob("data-*"))) == 1
+    assert bits(restore(checkpoint, Train)) == bits(train(3))
+
+
+LIMITED = """
+import resource, signal, sys
+from tests.runtime.directory.states import linear
+from treaty.runtime.directory import save
+from treaty.schema import TreatyError
+value = linear(1024, 1024)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    save(sys.argv[1], value)
+except TreatyError as error:
+    print(error)
+"""
+
+
+def test_a_file_that_cannot_be_written_fails_the_save_and_names_the_leaf(checkpoint: Path) -> None:
+    """A real error of the system, inside TensorStore: no file may be larger than 100,000 bytes."""
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(checkpoint)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("cannot write $.kernel: ")
+    assert bits(restore(checkpoint, Train)) == bits(train(1))
+    assert len(list(checkpoint.glob("data-*"))) == 1
+
+
+def test_two_saves_at_once_are_refused(checkpoint: Path) -> None:
+    other = _places.Local(checkpoint)
+    other.begin()
+    with pytest.raises(TreatyError, match="to be free, got another save that is writing to it"):
+        save(checkpoint, train(2))
+    other.abandon(None)
+    save(checkpoint, train(2))
+    assert bits(restore(checkpoint, Train)) == bits(train(2))
+
+
+def test_without_locks_only_the_previous_data_is_removed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that no manifest names may belong to a save under way, where the file system cannot tell."""
+
+    def unsupported(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    (before,) = checkpoint.glob("data-*")
+    other = checkpoint / "data-0123456789abcdef"
+    other.mkdir()
+    save(checkpoint, train(2))
+    assert bits(restore(checkpoint, Train)) == bits(train(2))
+    assert other.exists()
+    assert not before.exists()
+
+
+def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(TreatyError, match=r"expected a checkpoint or an empty directory, got thesis\.tex"):
+        save(tmp_path, train())
+    assert [file.name for file in files_of(tmp_path)] == ["thesis.tex"]
+    with pytest.raises(TreatyError, match="expected a directory or nothing, got a file"):
+        save(tmp_path / "thesis.tex", train())
+
+
+def test_a_damaged_checkpoint_can_be_overwritten(checkpoint: Path) -> None:
+    (checkpoint / "treaty.json").write_bytes(b"{")
+    save(checkpoint, train(2))
+    assert bits(restore(checkpoint, Train)) == bits(train(2))
+    assert len(list(checkpoint.glob("data-*"))) == 1
+
+
+def test_a_reader_that_is_overtaken_by_a_save_begins_again(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files go away between the manifest and the arrays, and what comes back is the new checkpoint."""
+    check = _read.Reader.check_files
+    overtaken: list[bool] = []
+
+    def overtake(self: _read.Reader, wanted: Any) -> None:
+        check(self, wanted)
+        if not overtaken:
+            overtaken.append(True)
+            save(checkpoint, train(2))
+
+    monkeypatch.setattr(_read.Reader, "check_files", overtake)
+    assert bits(restore(checkpoint, Train)) == bits(train(2))
+
+
+def test_a_checkpoint_can_be_moved_and_copied(checkpoint: Path, tmp_path: Path) -> None:
+    checkpoint.rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", tmp_path / "copied")
+    assert bits(restore(tmp_path / "copied", Train)) == bits(train(1))
+
+
+SAVED = """
+import sys
+from tests.runtime.directory.states import train
+from treaty.runtime.directory import _plan, save
+vars(_plan).update(SMALL_BYTES=64, CHUNK_BYTES=256)
+save(sys.argv[1], train(2))
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace, to see what TensorStore does")
+def test_all_is_on_disk_before_the_manifest_names_it(tmp_path: Path) -> None:
+    """Every file is fsynced before it gets its name, and every directory after the last name was entered in it."""
+    path, trace = tmp_path / "a" / "b", tmp_path / "trace"
+    calls = "trace=fsync,rename,renameat,renameat2,mkdir,mkdirat"
+    command = ["strace", "-f", "-y", "-e", calls, "-o", str(trace), sys.executable, "-c", SAVED, str(path)]
+    subprocess.run(command, check=True)
+    pending: set[str] = set()  # files and directories whose fsync is due
+    synced: set[str] = set()
+    created: list[str] = []
+    for call in trace.read_text().splitlines():
+        names = [name for name in re.findall(r'[<"](/[^>"]*)[>"]', call) if name.startswith(str(tmp_path))]
+        if "resumed>" in call or not names:
+            continue
+        if " mkdir" in call:
+            pending |= {str(Path(names[0]).parent), names[0]}
+            created.append(names[0])
+        elif " rename" in call:
+            assert names[0] in synced
+            if names[-1].endswith("treaty.json"):
+                assert pending <= {str(path)}
+            pending.add(str(Path(names[-1]).parent))
+            created.append(names[-1])
+        else:
+            pending.discard(names[0])
+            synced.add(names[0])
+    assert not pending
+    assert {str(file) for file in files_of(path)} <= set(created)
+    assert len(created) > 20
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_a_key_value_store_commits_by_a_conditional_write() -> None:
+    url = "memory://a/checkpoint"
+    with pytest.raises(IncompleteCheckpointError):
+        restore(url, Train)
+    save(url, train(1))
+    assert bits(restore(url, Train)) == bits(train(1))
+    late = _remote.Remote(url)
+    late.begin()
+    save(url, train(2))
+    with pytest.raises(TreatyError, match="got another save that finished meanwhile"):
+        late.commit("data-0123456789abcdef", b"late")
+    assert bits(restore(url, Train)) == bits(train(2))
+    assert verify(url).leaves == len(inspect(url).leaves)
+    kept = inspect(url)
+    assert len({key.split(b"/")[0] for key in _remote.Remote(url)._store.list().result()}) == 2
+    assert kept.path == url

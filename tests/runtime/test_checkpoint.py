@@ -1,0 +1,93 @@
+"""`save` and `restore`: what a path means, parts of files, and files onto a mesh."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from jax.sharding import NamedSharding, PartitionSpec
+from jaxtyping import Float32, Int32
+
+from treaty.generator import load
+from treaty.runtime import StateMismatchError, restore, save, save_async
+from treaty.schema import Dims, Length, TreatyError, state
+
+PATHS = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "directory", "x.checkpoint"]
+P: Any = PartitionSpec  # JAX does not annotate its constructor
+FILES = ["x.msgpack", "x.msgpack.gz", "x.safetensors"]
+
+
+@state
+class Layer:
+    kernel: Float32[Array, "d d"]
+
+
+@state
+class Params:
+    layers: Annotated[tuple[Layer, ...], Length("n"), Dims("d")]
+
+
+@state
+class Train:
+    step: Int32[Array, ""]
+    params: Params
+
+
+load(Train)
+
+
+def train() -> Train:
+    layers = tuple(Layer(kernel=jnp.full((8, 8), i, jnp.float32)) for i in range(4))
+    return Train(step=jnp.int32(7), params=Params(layers=layers))
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_every_kind_of_path_holds_a_checkpoint(name: str, tmp_path: Path) -> None:
+    save(tmp_path / name, train())
+    assert (tmp_path / name).is_dir() == (name in ("directory", "x.checkpoint"))
+    back = restore(tmp_path / name, Train)
+    assert isinstance(back.params.layers[3].kernel, Array)
+    assert jax.tree.all(jax.tree.map(np.array_equal, back, train()))
+    assert isinstance(restore(tmp_path / name, Train, into="numpy").step, np.ndarray)
+
+
+@pytest.mark.parametrize("name", [*FILES, "directory"])
+def test_a_subtree_is_restored_by_its_path(name: str, tmp_path: Path) -> None:
+    save(tmp_path / name, train())
+    assert restore(tmp_path / name, Params, at="params").layers[2].kernel[0, 0] == 2
+    assert restore(tmp_path / name, Layer, at="params.layers[3]").kernel[0, 0] == 3
+    with pytest.raises(TreatyError, match=r"expected \$\.parms in .*, got step, params at \$"):
+        restore(tmp_path / name, Params, at="parms")
+    with pytest.raises(StateMismatchError, match=r"expected no such key in Train, got|expected .* got nothing"):
+        restore(tmp_path / name, Train, at=["params"])
+
+
+@pytest.mark.parametrize("name", [*FILES, "directory"])
+def test_arrays_go_where_rules_and_shardings_say(name: str, tmp_path: Path) -> None:
+    save(tmp_path / name, train())
+    mesh = jax.make_mesh((4,), ("model",))
+    back = restore(tmp_path / name, Train, mesh=mesh, rules={"d": "model"})
+    assert back.params.layers[1].kernel.sharding == NamedSharding(mesh, P("model", None))
+    assert np.array_equal(back.params.layers[1].kernel, train().params.layers[1].kernel)
+    whole = NamedSharding(mesh, P())
+    assert restore(tmp_path / name, Train, shardings=whole).step.sharding == whole
+    assert restore(tmp_path / name, Train, mesh=mesh).step.sharding == whole
+
+
+def test_what_a_format_cannot_do_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TreatyError, match=r"expected a directory or a \.safetensors path for metadata, got"):
+        save(tmp_path / "x.msgpack", train(), metadata={"a": 1})
+    with pytest.raises(TreatyError, match=r"expected a \.safetensors path for max_shard_bytes, got"):
+        save(tmp_path / "x", train(), max_shard_bytes=10)
+    with pytest.raises(TreatyError, match=r"expected a directory or a URL, got the file"):
+        save_async(tmp_path / "x.msgpack", train())
+    save(tmp_path / "x.msgpack", train())
+    with pytest.raises(TreatyError, match="expected a directory for cast, got the file"):
+        restore(tmp_path / "x.msgpack", Train, cast={"float32": "bfloat16"})
+    with pytest.raises(TreatyError, match="rules= needs mesh="):
+        restore(tmp_path / "x.msgpack", Train, rules={"d": "model"})
+    with pytest.raises(FileNotFoundError, match="expected a file, got nothing at"):
+        restore(tmp_path / "missing.msgpack", Train)

@@ -1,0 +1,61 @@
+"""`treaty inspect` and `treaty verify`, run as a user runs them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.directory.states import linear
+from treaty.runtime.directory import inspect, save
+
+
+def treaty(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "treaty.cli", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "100"})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    save(tmp_path / "a", linear(2, 300), metadata={"epoch": 3})
+    return str(tmp_path / "a")
+
+
+def test_inspect_prints_what_is_there(path: str) -> None:
+    assert treaty("inspect", path).stdout == (
+        f"{path}\n"
+        "class     tests.runtime.directory.states:Linear\n"
+        f"digest    {inspect(path).digest}\n"
+        "dims      d_in=2  d_out=300\n"
+        'metadata  {"epoch": 3}\n'
+        "leaves    2, 3.5 KiB of arrays\n"
+        "\n"
+        "$.kernel  float32[2, 300]  2.3 KiB\n"
+        "$.bias    float32[300]     1.2 KiB\n"
+    )
+
+
+def test_inspect_prints_json(path: str) -> None:
+    found = json.loads(treaty("inspect", "--json", path).stdout)
+    assert found["leaves"][1] == {"path": ["bias"], "dtype": "float32", "shape": [300], "nbytes": 1200}
+    assert found["metadata"] == {"epoch": 3}
+
+
+def test_verify_says_that_all_is_well_or_what_is_not(path: str) -> None:
+    assert treaty("verify", path).stdout == f"{path}: 2 leaves, 3.5 KiB of arrays, all as they were written\n"
+    assert json.loads(treaty("verify", "--json", path).stdout) == {"path": path, "leaves": 2, "nbytes": 3600}
+    (small,) = Path(path).glob("data-*/small-0.msgpack")
+    small.write_bytes(small.read_bytes()[:-1] + b"?")
+    done = treaty("verify", path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {path} is damaged:\nerror: expected checksum ")
+
+
+def test_a_place_without_a_checkpoint_is_an_error_of_one_line(tmp_path: Path) -> None:
+    for command in ("inspect", "verify"):
+        done = treaty(command, str(tmp_path))
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: expected a checkpoint, got no treaty.json at {tmp_path}")
+        assert done.stderr.count("\n") == 1
