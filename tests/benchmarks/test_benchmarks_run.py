@@ -26,6 +26,17 @@ CASES = {
         for width in (2, 4, 8, 20)
         for function in ("tree.map", "tree.leaves", "tree.unflatten")
     ],
+    "convert": [
+        "msgpack -> safetensors, 0 MiB",
+        "safetensors -> msgpack, 0 MiB",
+        "safetensors -> npz, 0 MiB",
+        "safetensors -> treaty, 0 MiB",
+        "treaty -> msgpack, 0 MiB",
+        "safetensors -> orbax, 0 MiB",
+        "orbax -> safetensors, 0 MiB",
+        "between files, peak extra memory",
+        "from and to TensorStore, peak extra memory",
+    ],
     "imports": [
         "import treaty.schema over import jaxtyping, attrs",
         "import treaty.runtime over import jax",

@@ -1,0 +1,85 @@
+"""Conversion of 2 GiB in kernels of 16 MiB and their biases, compared leaf by leaf: beside a raw copy, fsynced; and its memory."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks import models
+from benchmarks.harness import Row, compare, race, warm
+from treaty.runtime._convert import convert
+from treaty.runtime.formats import msgpack
+from treaty.runtime.formats._table import meant, recognise
+
+BESIDE: Final = "raw copy"
+RESULT: Final = "times faster"
+# source, destination, format of a destination whose suffix does not say it
+_WAYS: Final = (
+    ("x.msgpack", "x.safetensors", None),
+    ("x.safetensors", "y.msgpack", None),
+    ("x.safetensors", "x.npz", None),
+    ("x.safetensors", "directory", "treaty"),
+    ("directory", "z.msgpack", None),
+    ("x.safetensors", "orbax", "orbax"),
+    ("orbax", "z.safetensors", None),
+)
+
+
+def run(quick: bool) -> Iterator[Row]:
+    nodes, d, rounds = (4, 8, 2) if quick else (128, 2**11, 3)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
+        folder = Path(name)
+        layers = {str(i): {"kernel": pair[0], "bias": pair[1]} for i, pair in enumerate(models.layers(nodes, d))}
+        msgpack.write_file(folder / "x.msgpack", {"layers": layers})
+        del layers
+        warm(2**28 if not quick else 2**20)
+        for source, destination, to in _WAYS:
+            yield _way(folder, source, destination, to, rounds)
+        yield _memory(folder, "between files", _WAYS[:3])
+        yield _memory(folder, "from and to TensorStore", _WAYS[3:])
+
+
+def _way(folder: Path, source: str, destination: str, to: str | None, rounds: int) -> Row:
+    place = folder / destination
+    contenders: Mapping[str, Callable[[], object]] = {
+        "treaty": lambda: convert(folder / source, place, to_format=to, replace=True),
+        BESIDE: lambda: _copy(folder / "x.msgpack", folder / "copy"),
+    }
+    size = (folder / "x.msgpack").stat().st_size
+    case = f"{recognise(folder / source)} -> {to or meant(place)}, {size / 2**20:,.0f} MiB"
+    return compare(case, race(contenders, rounds), ">= 0.5x")
+
+
+def _memory(folder: Path, what: str, ways: Sequence[tuple[str, str, str | None]]) -> Row:
+    """The peak of a process that does nothing else."""
+    arguments = [part or "" for way in ways for part in way]
+    done = subprocess.run(
+        [sys.executable, "-c", _PEAK, *arguments], cwd=folder, capture_output=True, text=True, check=True
+    )
+    extra = int(done.stdout)
+    return Row(f"{what}, peak extra memory", f"{extra / 1e6:.0f} MB", "-", "-", "< 256 MB", {"treaty_bytes": extra})
+
+
+def _copy(source: Path, destination: Path) -> None:
+    """All bytes through memory, as any conversion must; a clone by the file system would be no copy."""
+    block = memoryview(bytearray(2**23))
+    with open(source, "rb", buffering=0) as reader, open(destination, "wb", buffering=0) as writer:
+        while count := reader.readinto(block):
+            left = block[:count]
+            while left:
+                left = left[writer.write(left) :]
+        os.fsync(writer.fileno())
+
+
+_PEAK: Final = """
+import resource, sys
+import tensorstore
+from treaty.runtime._convert import convert
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for source, destination, to in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
+    convert(source, destination, to_format=to or None, replace=True)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
