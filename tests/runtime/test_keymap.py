@@ -11,7 +11,7 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treaty.runtime._errors import KeyMapError
+from treaty.runtime import KeyMapError
 from treaty.runtime._keymap import to_fields, to_stored
 from treaty.runtime._lazy import LazyArray, in_parts
 from treaty.runtime._trees import flatten, on_host

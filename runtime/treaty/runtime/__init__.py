@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from treaty.runtime._checkpoint import save as save
     from treaty.runtime._checkpoint import save_async as save_async
     from treaty.runtime._errors import CodecError as CodecError
+    from treaty.runtime._errors import ConversionError as ConversionError
     from treaty.runtime._errors import CorruptCheckpointError as CorruptCheckpointError
     from treaty.runtime._errors import IncompleteCheckpointError as IncompleteCheckpointError
+    from treaty.runtime._errors import KeyMapError as KeyMapError
     from treaty.runtime._errors import LeafError as LeafError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
@@ -36,8 +38,10 @@ _HOME: Final = {
     "save": "_checkpoint",
     "save_async": "_checkpoint",
     "CodecError": "_errors",
+    "ConversionError": "_errors",
     "CorruptCheckpointError": "_errors",
     "IncompleteCheckpointError": "_errors",
+    "KeyMapError": "_errors",
     "LeafError": "_errors",
     "Mismatch": "_errors",
     "StateMismatchError": "_errors",

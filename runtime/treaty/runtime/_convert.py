@@ -4,17 +4,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 from attrs import frozen
+from xxhash import xxh3_128
 
 from treaty.runtime._compare import describe, leaves, nbytes_of, same_bytes
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
 from treaty.runtime._files import sync_directory
 from treaty.runtime._keymap import to_fields, to_stored
-from treaty.runtime._lazy import HostArray, LazyArray, release
+from treaty.runtime._lazy import HostArray, LazyArray
 from treaty.runtime._registry import codec_of_class
 from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
 from treaty.runtime._state_dict import explain
@@ -26,6 +29,8 @@ from treaty.runtime.formats._safetensors_files import take_places
 from treaty.schema.keymap import KeyMap
 
 PathLike = str | os.PathLike[str]
+
+_WORTH_A_THREAD: Final = 2**20  # bytes to hash
 
 
 @frozen
@@ -71,6 +76,7 @@ def convert(
     name = from_format or formats.recognise(origin)
     to = to_format or formats.meant(place)
     _check_options(name, to, max_shard_bytes)
+    _check_sizes(cls, mapped, sizes or {})
     with _workspace(place) as folder:
         contents = formats.read(origin, name, folder, cls if mapped is None else None)
         tree = _laid_out(contents.tree, cls, mapped, sizes or {})
@@ -78,27 +84,84 @@ def convert(
         written.parent.mkdir()
         written_as = None if mapped is not None and mapped.reverse else cls
         options = formats.Options(contents.metadata, max_shard_bytes, written_as)
-        with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance:
-            formats.FORMATS[to].write(written, _counted(tree, advance), options)
-            check_equal(tree, formats.read(written, to, folder, written_as).tree, advance)
+        with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance, ThreadPoolExecutor(1) as pool:
+            passed = _Passed(advance, pool)
+            formats.FORMATS[to].write(written, passed.watch(tree), options)
+            check_equal(tree, formats.read(written, to, folder, written_as).tree, passed)
         _take_place(folder, written, place, to)
     return Converted(name, to, sum(1 for _ in flatten(tree)), nbytes_of(tree))
 
 
-def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], advance: Callable[[int], None]) -> None:
-    """Every leaf, bit by bit."""
+def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], passed: "_Passed | None" = None) -> None:
+    """Every leaf, to the last bit; of arrays that were seen on their way, by the checksum of then."""
     left, right = leaves(expected), leaves(found)
-    problems = [f"expected nothing, got {describe(right[path])} at {show_keys(path)}" for path in right.keys() - left]
+    problems = [
+        f"expected nothing, got {describe(right[path])} at {show_keys(path)}" for path in right if path not in left
+    ]
     for path, leaf in left.items():
         if path not in right:
             problems.append(f"expected {describe(leaf)}, got nothing at {show_keys(path)}")
-        elif not same_bytes(leaf, right[path]):
+        elif describe(leaf) != describe(right[path]):
             got = describe(right[path])
-            got = "other bytes" if got == describe(leaf) else got
             problems.append(f"expected {describe(leaf)} as in the source, got {got} at {show_keys(path)}")
-        advance(leaf.nbytes if is_array(leaf) else 0)
+        elif not (same_bytes(leaf, right[path]) if passed is None else passed.is_same(path, leaf, right[path])):
+            problems.append(f"expected {describe(leaf)} as in the source, got other contents at {show_keys(path)}")
     if problems:
         raise ConversionError(problems)
+
+
+class _Passed:
+    """The checksums of arrays, made while these are written, so that no source is read or re-arranged twice."""
+
+    def __init__(self, advance: Callable[[int], None], pool: ThreadPoolExecutor) -> None:
+        self.advance = advance
+        self.pool = pool  # of one thread, so that pieces are hashed in order
+        self.sums: dict[tuple[str, ...], bytes] = {}
+
+    def watch(self, node: Any, path: tuple[str, ...] = ()) -> Any:
+        """The tree with lazy arrays for all arrays."""
+        if type(node) is dict:
+            return {key: self.watch(one, (*path, key)) for key, one in node.items()}
+        if not is_array(node):
+            return node
+
+        def parts() -> Iterator[HostArray]:
+            digest, hashing = xxh3_128(), None
+            for piece in pieces_of(node):
+                if hashing is not None:
+                    hashing.result()
+                if piece.nbytes < _WORTH_A_THREAD:
+                    digest.update(_bytes(piece))
+                else:
+                    hashing = self.pool.submit(digest.update, _bytes(piece))
+                yield piece
+                self.advance(piece.nbytes)
+            if hashing is not None:
+                hashing.result()
+            self.sums[path] = digest.digest()
+
+        def read() -> HostArray:
+            array = host(node)
+            self.sums[path] = self._sum(array)
+            return array
+
+        return LazyArray(tuple(node.shape), node.dtype, read, parts)
+
+    def is_same(self, path: tuple[str, ...], leaf: Any, found: Any) -> bool:
+        if path not in self.sums:
+            return same_bytes(leaf, found)
+        return self._sum(found) == self.sums[path]
+
+    def _sum(self, array: Any) -> bytes:
+        digest = xxh3_128()
+        for piece in pieces_of(array):
+            digest.update(_bytes(piece))
+            self.advance(piece.nbytes)
+        return digest.digest()
+
+
+def _bytes(piece: HostArray) -> Any:
+    return np.ascontiguousarray(piece).view(np.uint8)
 
 
 def _checked_place(destination: PathLike, replace: bool) -> Path:
@@ -119,6 +182,15 @@ def _check_options(name: str, to: str, max_shard_bytes: int | None) -> None:
             raise InvalidArgumentError(f"expected a format of {', '.join(formats.FORMATS)}, got {given!r}")
     if max_shard_bytes is not None and to != "safetensors":
         raise InvalidArgumentError(f"expected max_shard_bytes for safetensors only, got it for {to}")
+
+
+def _check_sizes(cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> None:
+    dims = set() if cls is None else set(codec_of_class(cls).dims)
+    axes = set() if mapped is None else mapped.keymap.axes
+    for name in sizes:
+        if name not in dims | axes:
+            known = ", ".join(sorted(dims | axes)) or "none"
+            raise InvalidArgumentError(f"expected dims of the class or axes of the map ({known}), got {name!r}")
 
 
 @contextmanager
@@ -146,27 +218,6 @@ def _check(cls: Any, tree: dict[str, Any], sizes: Mapping[str, int]) -> None:
     found = explain(cls, abstract(tree), dims=dims)
     if found:
         raise StateMismatchError(found)
-
-
-def _counted(node: Any, advance: Callable[[int], None]) -> Any:
-    """The tree with lazy arrays for all arrays, which say how far they were read."""
-    if type(node) is dict:
-        return {key: _counted(one, advance) for key, one in node.items()}
-    if not is_array(node):
-        return node
-
-    def read() -> HostArray:
-        array = host(node)
-        release(array)  # what was read before it; the array itself is yet to be looked at
-        advance(array.nbytes)
-        return array
-
-    def parts() -> Iterator[HostArray]:
-        for piece in pieces_of(node):
-            yield piece
-            advance(piece.nbytes)
-
-    return LazyArray(tuple(node.shape), node.dtype, read, parts)
 
 
 def _take_place(folder: Path, written: Path, place: Path, to: str) -> None:

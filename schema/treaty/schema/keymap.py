@@ -128,6 +128,12 @@ class KeyMap:
         if problems:
             raise SchemaError(*problems)
 
+    @property
+    def axes(self) -> set[str]:
+        """The names that layouts give to axes."""
+        layouts = [leg.layout for rule in self.rules for leg in rule.legs if leg.layout is not None]
+        return {name for layout in layouts for name in names_of(layout.stored) + names_of(layout.field)} - {REST}
+
     def with_sizes(self, **sizes: int) -> "KeyMap":
         return attrs.evolve(self, sizes={**self.sizes, **sizes})
 
