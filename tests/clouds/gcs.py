@@ -22,6 +22,11 @@ class Stored:
     generation: int
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # with the usual 5, connections wait a second for their turn
+    daemon_threads = True
+
+
 class GcsServer:
     """Serves in threads of its own, at a free port of the loopback interface, to those who have the token."""
 
@@ -31,7 +36,7 @@ class GcsServer:
         self.token = token
         self.lock = threading.Lock()
         self._generation = 0
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
