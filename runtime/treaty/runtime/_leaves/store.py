@@ -11,6 +11,7 @@ import numpy as np
 import tensorstore as ts
 from attrs import frozen
 
+from treaty.runtime._clouds import reason, spec_of
 from treaty.runtime._errors import CorruptCheckpointError, LeafError
 from treaty.runtime._leaves.index import Entry, Index, parse, render
 from treaty.runtime._leaves.paths import INDEX
@@ -35,7 +36,7 @@ class Store:
     def at(cls, checkpoint_dir: Directory) -> "Store":
         where = os.fspath(checkpoint_dir)
         if "://" in where:
-            root = ts.KvStore.Spec(where.rstrip("/") + "/").to_json()
+            root = spec_of(where.rstrip("/") + "/")
         else:
             root = {"driver": "file", "path": f"{Path(where).absolute()}/"}
         return cls(where, root)
@@ -102,7 +103,7 @@ class Store:
         try:
             found = kv.read(INDEX).result()
         except ValueError as error:
-            raise LeafError(f"expected to read {where}, got {error}") from error
+            raise LeafError(f"expected to read {where}, got {reason(error)}") from None
         return (parse(found.value, where) if found.state == "value" else None), found.stamp.generation
 
     def _kv(self) -> ts.KvStore:
@@ -115,10 +116,10 @@ def naming(entry: Entry) -> Iterator[None]:
     try:
         yield
     except (ValueError, NotImplementedError, MemoryError) as error:
-        reason = str(error).split(" [", 1)[0]
-        if isinstance(error, MemoryError) or reason.startswith(_NOT_THE_DATA):
-            raise LeafError(f"expected to read {entry}, got {reason}") from error
-        raise CorruptCheckpointError(f"expected an intact array, got {reason} at {entry}") from error
+        why = reason(error)
+        if isinstance(error, MemoryError) or why.startswith(_NOT_THE_DATA):
+            raise LeafError(f"expected to read {entry}, got {why}") from None
+        raise CorruptCheckpointError(f"expected an intact array, got {why} at {entry}") from None
 
 
 def _checked(entry: Entry, future: Any) -> ts.TensorStore:
