@@ -20,6 +20,7 @@ SECRETS = {
     "AWS_SESSION_TOKEN": "sessionofthetests",
     "GOOGLE_AUTH_TOKEN_FOR_TESTING": "tokenofthetests",
 }
+Servers = dict[str, S3Server | GcsServer]
 _numbers = itertools.count()
 
 
@@ -66,17 +67,22 @@ class Cloud:
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[dict[str, S3Server | GcsServer]]:
+def running() -> Iterator[Servers]:
     s3, gcs = S3Server(BUCKET), GcsServer(BUCKET, SECRETS["GOOGLE_AUTH_TOKEN_FOR_TESTING"])
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in SECRETS.items():
-            patch.setenv(name, value)
-        patch.setenv("AWS_ENDPOINT_URL", s3.url)
-        patch.setenv("AWS_REGION", "us-east-1")
-        patch.setenv("TENSORSTORE_GCS_HTTP_URL", gcs.url)
-        yield {"s3": s3, "gs": gcs}
+    yield {"s3": s3, "gs": gcs}
     s3.close()
     gcs.close()
+
+
+@pytest.fixture
+def servers(running: Servers, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    """Servers by scheme, and an environment that leads to them."""
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", running["s3"].url)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("TENSORSTORE_GCS_HTTP_URL", running["gs"].url)
+    return running
 
 
 @pytest.fixture
@@ -88,11 +94,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["s3", "gs"])
-def cloud(
-    request: pytest.FixtureRequest, servers: dict[str, S3Server | GcsServer], quick: None
-) -> Iterator[Cloud]:
+def cloud(request: pytest.FixtureRequest, servers: Servers, quick: None) -> Iterator[Cloud]:
     server = servers[request.param]
     server.faults.clear()
     yield Cloud(server, f"{request.param}://{BUCKET}/run{next(_numbers)}/checkpoint")
     server.faults.clear()
-

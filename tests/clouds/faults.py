@@ -31,7 +31,9 @@ class Heedless:
     """The request is served without regard to its conditions."""
 
 
-Fault = Answer | Gone | Heedless | Callable[[], None]  # a function runs first, then the request is served as if nothing were
+Fault = (
+    Answer | Gone | Heedless | Callable[[], None]
+)  # a function runs first, then the request is served as if nothing were
 
 
 @define

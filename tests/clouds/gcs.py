@@ -105,7 +105,9 @@ def _list(handler: BaseHTTPRequestHandler, objects: Mapping[str, Stored], query:
     items = [
         {"name": n, "generation": str(objects[n].generation), "size": str(len(objects[n].value))} for n in names[:PAGE]
     ]
-    _send(handler, {"kind": "storage#objects", "items": items, **({"nextPageToken": names[PAGE]} if names[PAGE:] else {})})
+    _send(
+        handler, {"kind": "storage#objects", "items": items, **({"nextPageToken": names[PAGE]} if names[PAGE:] else {})}
+    )
 
 
 def _one(handler: BaseHTTPRequestHandler, objects: dict[str, Stored], name: str, query: Mapping[str, str]) -> None:

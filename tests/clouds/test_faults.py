@@ -135,7 +135,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(
 
 def test_a_bucket_that_is_not_there(cloud: Cloud) -> None:
     url = cloud.url.replace(BUCKET, "no-such-bucket")
-    with pytest.raises(TreatyError, match="NOT_FOUND: .*bucket does not exist"):
+    with pytest.raises(TreatyError, match=r"NOT_FOUND: .*bucket does not exist"):
         save(url, value(1))
     with pytest.raises(TreatyError):
         restore(url, Linear)
@@ -216,7 +216,9 @@ def test_credentials_are_not_told(cloud: Cloud, capfd: pytest.CaptureFixture[str
     cloud.faults.on(CHUNK, FORBIDDEN)
     with pytest.raises(TreatyError) as raised:
         save(cloud.url, value(1))
-    told = "".join(traceback.format_exception(raised.value)) + repr(raised.value.__context__) + "".join(capfd.readouterr())
+    told = (
+        "".join(traceback.format_exception(raised.value)) + repr(raised.value.__context__) + "".join(capfd.readouterr())
+    )
     assert "PERMISSION_DENIED" in told
     assert [secret for secret in SECRETS.values() if secret in told] == []
 

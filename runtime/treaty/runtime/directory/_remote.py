@@ -6,6 +6,7 @@ that was there when the save began, so of two saves at once the second to finish
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -84,7 +85,9 @@ class Remote:
     def commit(self, data: str, manifest: bytes) -> None:
         self._is_sent = True
         stamp = self._write(NAME, manifest, if_equal=self._generation)
-        if not stamp.generation and self.manifest() != manifest:  # its own, where an answer was lost and it was sent again
+        if (
+            not stamp.generation and self.manifest() != manifest
+        ):  # its own, where an answer was lost and it was sent again
             self._is_sent = False
             raise TreatyError(
                 f"expected the manifest at {self.where} as it was, got another save that finished meanwhile"
@@ -99,10 +102,8 @@ class Remote:
     def abandon(self, data: str | None) -> None:
         """Data whose manifest was sent stays: it may have arrived. The next save removes what was not committed."""
         if data is not None and not self._is_sent:
-            try:
+            with suppress(TreatyError):  # where the store is gone, what made the save fail says so
                 self._delete(data)
-            except TreatyError:
-                pass  # the store is gone; what made the save fail says so
 
     def sizes(self, data: str) -> Mapping[str, int | None]:
         return {key.removeprefix(f"{data}/"): None for key in self._list(f"{data}/")}
