@@ -85,9 +85,8 @@ class Remote:
     def commit(self, data: str, manifest: bytes) -> None:
         self._is_sent = True
         stamp = self._write(NAME, manifest, if_equal=self._generation)
-        if (
-            not stamp.generation and self.manifest() != manifest
-        ):  # its own, where an answer was lost and it was sent again
+        # Where an answer was lost and the manifest was sent again, the one that is in the way is its own.
+        if not stamp.generation and self.manifest() != manifest:
             self._is_sent = False
             raise TreatyError(
                 f"expected the manifest at {self.where} as it was, got another save that finished meanwhile"
