@@ -4,8 +4,8 @@ import threading
 from typing import Any
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.s3.models import s3_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.clouds.faults import Faults, serve
