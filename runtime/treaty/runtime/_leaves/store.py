@@ -15,6 +15,7 @@ from treaty.runtime._clouds import reason, spec_of
 from treaty.runtime._errors import CorruptCheckpointError, LeafError
 from treaty.runtime._leaves.index import Entry, Index, parse, render
 from treaty.runtime._leaves.paths import INDEX
+from treaty.schema import TreatyError
 
 Directory = str | os.PathLike[str]
 
@@ -108,6 +109,17 @@ class Store:
 
     def _kv(self) -> ts.KvStore:
         return ts.KvStore.open(self.root).result()
+
+
+@contextmanager
+def writing(where: str) -> Iterator[None]:
+    """Turn TensorStore's errors into one that says where, without what a server sent."""
+    try:
+        yield
+    except TreatyError:
+        raise
+    except ValueError as error:
+        raise LeafError(f"expected to write {where}, got {reason(error)}") from None
 
 
 @contextmanager
