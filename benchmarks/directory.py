@@ -30,7 +30,8 @@ def run(quick: bool) -> Iterator[Row]:
         yield from _large(Path(folder), *large, rounds)
         yield from _small(Path(folder), small, rounds)
         yield _inspect(Path(folder), small, rounds)
-    yield from _memory(*large)
+    if not quick:  # seven processes that import JAX and Orbax
+        yield from _memory(*large)
 
 
 def _large(folder: Path, count: int, d: int, rounds: int) -> Iterator[Row]:
