@@ -53,8 +53,18 @@ class Benchmark(Protocol):
     def run(self, quick: bool, /) -> Iterable[Row]: ...
 
 
-def race(contenders: Mapping[str, Callable[[], object]], rounds: int, at_least: float = 0.002) -> dict[str, Sample]:
-    """Seconds per call of each contender. A sample repeats the call until it takes `at_least` seconds."""
+def race(
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    at_least: float = 0.002,
+    between: Callable[[], object] | None = None,
+) -> dict[str, Sample]:
+    """Seconds per call of each contender. A sample repeats the call until it takes `at_least` seconds.
+
+    With `between`, which runs untimed after every call, there is one call a sample.
+    """
+    if between is not None:
+        return _race_with_pauses(contenders, rounds, between)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     with _no_collector():
         loops = {name: _loops(function, at_least) for name, function in contenders.items()}
@@ -62,6 +72,19 @@ def race(contenders: Mapping[str, Callable[[], object]], rounds: int, at_least: 
             # Whoever goes first finds the caches as the other left them, so the order turns.
             for name in contenders if number % 2 == 0 else reversed(list(contenders)):
                 seconds[name].append(_time(contenders[name], loops[name]) / loops[name])
+    return {name: Sample.of(found) for name, found in seconds.items()}
+
+
+def _race_with_pauses(
+    contenders: Mapping[str, Callable[[], object]], rounds: int, between: Callable[[], object]
+) -> dict[str, Sample]:
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds + 1):
+        for name, function in contenders.items():
+            taken = _time(function, 1)
+            between()
+            if number:  # the first round warms up
+                seconds[name].append(taken)
     return {name: Sample.of(found) for name, found in seconds.items()}
 
 
@@ -108,7 +131,7 @@ def show(console: Console, name: str, benchmark: Benchmark, rows: Iterable[Row],
 
 
 def environment() -> dict[str, Any]:
-    packages = ("treaty", "jax", "flax", "numpy", "safetensors", "mypy")
+    packages = ("treaty", "jax", "flax", "numpy", "orbax-checkpoint", "safetensors", "mypy")
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),

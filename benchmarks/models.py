@@ -29,6 +29,16 @@ class Model:
 
 
 @state
+class Kernel:
+    kernel: Float32[Array, "d_in d_out"]
+
+
+@state
+class Kernels:
+    layers: tuple[Kernel, ...]
+
+
+@state
 class HostLayer:
     kernel: Float32[np.ndarray, "d_in d_out"]
     bias: Float32[np.ndarray, "d_out"]
@@ -52,6 +62,7 @@ class FlaxModel:
 
 load(Model)
 load(HostModel)
+load(Kernels)
 
 
 @cache
@@ -70,6 +81,12 @@ def layers(nodes: int, d: int) -> list[tuple[Any, Any]]:
 def device_leaves(nodes: int) -> list[tuple[Any, Any]]:
     leaves: list[tuple[Any, Any]] = wait(jax.device_put(host_leaves(nodes)))
     return leaves
+
+
+def kernels(count: int, d: int) -> Kernels:
+    """Square kernels alone: nothing but bytes."""
+    made = wait(jax.device_put([kernel for kernel, _ in layers(count, d)]))
+    return Kernels(layers=tuple(Kernel(kernel=kernel) for kernel in made))
 
 
 def device_model(pairs: list[tuple[Any, Any]]) -> Model:

@@ -37,6 +37,24 @@ CASES = {
         "between files, peak extra memory",
         "from and to TensorStore, peak extra memory",
     ],
+    "bytes": [
+        *(f"to_bytes, 20 leaves, 0 MiB: {name}" for name in ("flax", "safetensors", "pickle", "np.savez", "join")),
+        *(f"from_bytes into numpy, 20 leaves, 0 MiB: {name}" for name in ("flax", "safetensors", "pickle", "np.savez")),
+    ],
+    "files": [
+        *(f"save, 8 leaves, 0 MiB: {name}" for name in ("raw write", "safetensors", "flax")),
+        "restore into numpy, 8 leaves, 0 MiB: safetensors",
+        "restore and look at every page, 8 leaves, 0 MiB: safetensors",
+        "restore into numpy, 8 leaves, 0 MiB: flax",
+        *(f"{what}, peak extra memory: flax" for what in ("save", "from_bytes")),
+    ],
+    "directory": [
+        *(f"save, 2 arrays, 0 MiB: {name}" for name in ("raw write", "orbax", "jax pytree", "safetensors")),
+        *(f"restore into jax, 2 arrays, 0 MiB: {name}" for name in ("raw read", "orbax", "safetensors")),
+        *(f"save_async blocks, 2 arrays, 0 MiB: {name}" for name in ("orbax", "memory copy")),
+        *(f"{what}, 20 small leaves: orbax" for what in ("save", "restore into jax", "files on disk")),
+        "treaty inspect, 20 leaves: import jax",
+    ],
     "imports": [
         "import treaty.schema over import jaxtyping, attrs",
         "import treaty.runtime over import jax",

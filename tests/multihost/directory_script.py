@@ -31,7 +31,8 @@ def main(port: str, index: str, count: str, *actions: str) -> None:
     vars(_plan).update(SMALL_BYTES=64, CHUNK_BYTES=256)  # many chunks of a small state
     for action in actions:
         name, seed, path = action.split(":", 2)
-        ACTIONS[name](Path(path), int(seed))
+        where: Any = path if "://" in path else Path(path)
+        ACTIONS[name](where, int(seed))
     shutdown: Any = jax.distributed.shutdown
     shutdown()
 

@@ -16,7 +16,7 @@ from jaxtyping import Float32
 
 from tests.runtime.equality import same
 from treaty.generator import load
-from treaty.runtime import CorruptCheckpointError, StateMismatchError, _files, restore, save
+from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError, StateMismatchError, _files, restore, save
 from treaty.schema import TreatyError, state
 
 SUFFIXES = [".msgpack", ".msgpack.gz", ".msgpack.zst"]
@@ -107,10 +107,10 @@ def test_a_map_outlives_the_file_it_is_of(tmp_path: Path) -> None:
     same(restored, model(1))
 
 
-@pytest.mark.parametrize("name", ["", "model", "model.msgpack.bz2", "model.npz", "model.msgpack/"])
-def test_a_path_that_says_no_format_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["model.msgpack.bz2", "model.npz", "model.gz", "model.pt", "model.msgpack/"])
+def test_a_path_that_names_another_format_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(
-        TreatyError, match=r"^expected a path that ends in \.msgpack, \.msgpack\.gz, \.msgpack\.zst, got '"
+        TreatyError, match=r"^expected \.msgpack, \.msgpack\.gz, \.msgpack\.zst, \.safetensors or a directory, got '"
     ):
         save(f"{tmp_path}/{name}", model(1))
     assert not list(tmp_path.iterdir())
@@ -121,7 +121,7 @@ def test_missing_directories_and_files_are_the_systems_own_errors(tmp_path: Path
         save(tmp_path / "missing" / "model.msgpack", model(1))
     with pytest.raises(FileNotFoundError):
         restore(tmp_path / "missing.msgpack", Model)
-    with pytest.raises(TreatyError, match=r"^expected a file, got the directory "):
+    with pytest.raises(IncompleteCheckpointError, match=r"^expected a checkpoint, got no treaty\.json at "):
         restore(tmp_path, Model)
     (tmp_path / "directory.msgpack").mkdir()
     with pytest.raises(IsADirectoryError):

@@ -18,6 +18,22 @@ _T = TypeVar("_T")
 _Path = str | os.PathLike[str]
 _MSGPACK: Final = (".msgpack", ".msgpack.gz", ".msgpack.zst")
 _SAFETENSORS: Final = (".safetensors", ".safetensors.index.json")
+_OTHERS: Final = (
+    ".bin",
+    ".bz2",
+    ".gz",
+    ".h5",
+    ".npy",
+    ".npz",
+    ".pickle",
+    ".pkl",
+    ".pt",
+    ".pth",
+    ".tar",
+    ".xz",
+    ".zip",
+    ".zst",
+)
 
 
 def save(
@@ -36,6 +52,8 @@ def save(
     name); `max_shard_bytes` splits safetensors.
     """
     place = os.fsdecode(path)
+    if not place.endswith((*_MSGPACK, *_SAFETENSORS)) and place.rstrip("/").endswith((*_MSGPACK, *_OTHERS)):
+        raise TreatyError(f"expected {', '.join(_MSGPACK)}, .safetensors or a directory, got {place!r}")
     if not place.endswith(_SAFETENSORS) and max_shard_bytes is not None:
         raise TreatyError(f"expected a .safetensors path for max_shard_bytes, got {place!r}")
     if place.endswith(_MSGPACK):

@@ -11,7 +11,7 @@ from treaty.runtime._leaves.index import Entry, Index, check_places
 from treaty.runtime._leaves.kinds import on_host, to_array
 from treaty.runtime._leaves.manager import Writes, default_manager
 from treaty.runtime._leaves.paths import keys_of
-from treaty.runtime._leaves.store import Directory, Store
+from treaty.runtime._leaves.store import Directory, Store, writing
 
 
 def tree_serialize_leaves(
@@ -46,16 +46,18 @@ def tree_serialize_leaves(
 
     if first:
         store.make()
-        _make_room(store, prefix, entries, write_index)
         host = [(entry, np.asarray(array)) for entry, array in stored if on_host(entry)]
-        store.write([entry for entry, _ in host], [array for _, array in host])
+        with writing(store.where):
+            _make_room(store, prefix, entries, write_index)
+            store.write([entry for entry, _ in host], [array for _, array in host])
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices("treaty.runtime.leaves: the directory is ready")
     device = [(entry, array) for entry, array in stored if isinstance(array, jax.Array)]
     specs = [store.spec(entry) for entry, _ in device]
-    manager.serialize([array for _, array in device], specs, on_commit_callback=commit)
-    if waiting:
-        manager.wait_until_finished()
+    with writing(store.where):
+        manager.serialize([array for _, array in device], specs, on_commit_callback=commit)
+        if waiting:
+            manager.wait_until_finished()
 
 
 def _make_room(store: Store, prefix: str | None, entries: tuple[Entry, ...], write_index: bool) -> None:

@@ -11,9 +11,11 @@ import numpy as np
 import tensorstore as ts
 from attrs import frozen
 
+from treaty.runtime._clouds import reason, spec_of
 from treaty.runtime._errors import CorruptCheckpointError, LeafError
 from treaty.runtime._leaves.index import Entry, Index, parse, render
 from treaty.runtime._leaves.paths import INDEX
+from treaty.schema import TreatyError
 
 Directory = str | os.PathLike[str]
 
@@ -35,7 +37,7 @@ class Store:
     def at(cls, checkpoint_dir: Directory) -> "Store":
         where = os.fspath(checkpoint_dir)
         if "://" in where:
-            root = ts.KvStore.Spec(where.rstrip("/") + "/").to_json()
+            root = spec_of(where.rstrip("/") + "/")
         else:
             root = {"driver": "file", "path": f"{Path(where).absolute()}/"}
         return cls(where, root)
@@ -105,11 +107,22 @@ class Store:
         try:
             found = kv.read(INDEX).result()
         except ValueError as error:
-            raise LeafError(f"expected to read {where}, got {error}") from error
+            raise LeafError(f"expected to read {where}, got {reason(error)}") from None
         return (parse(found.value, where) if found.state == "value" else None), found.stamp.generation
 
     def _kv(self) -> ts.KvStore:
         return ts.KvStore.open(self.root).result()
+
+
+@contextmanager
+def writing(where: str) -> Iterator[None]:
+    """Turn TensorStore's errors into one that says where, without what a server sent."""
+    try:
+        yield
+    except TreatyError:
+        raise
+    except ValueError as error:
+        raise LeafError(f"expected to write {where}, got {reason(error)}") from None
 
 
 @contextmanager
@@ -118,10 +131,10 @@ def naming(entry: Entry) -> Iterator[None]:
     try:
         yield
     except (ValueError, NotImplementedError, MemoryError) as error:
-        reason = str(error).split(" [", 1)[0]
-        if isinstance(error, MemoryError) or reason.startswith(_NOT_THE_DATA):
-            raise LeafError(f"expected to read {entry}, got {reason}") from error
-        raise CorruptCheckpointError(f"expected an intact array, got {reason} at {entry}") from error
+        why = reason(error)
+        if isinstance(error, MemoryError) or why.startswith(_NOT_THE_DATA):
+            raise LeafError(f"expected to read {entry}, got {why}") from None
+        raise CorruptCheckpointError(f"expected an intact array, got {why} at {entry}") from None
 
 
 def _checked(entry: Entry, future: Any) -> ts.TensorStore:

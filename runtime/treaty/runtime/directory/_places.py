@@ -20,7 +20,8 @@ from treaty.schema import TreatyError
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SQUASHED: Final = re.compile(r"(file|gs|s3):/")
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -62,10 +63,14 @@ def place_of(path: PathLike) -> Place:
     text = os.fspath(path)
     if text.startswith("file://"):
         text = unquote(text.removeprefix("file://"))
+        if not text.startswith("/"):
+            raise TreatyError(f"expected file:///path, with three slashes, got {os.fspath(path)}")
     elif _URL.match(text):
         from treaty.runtime.directory._remote import Remote
 
         return Remote(text)
+    elif _SQUASHED.match(text):
+        raise TreatyError(f"expected a URL as a str, got {path!r}: a Path makes one slash of two")
     return Local(Path(text).absolute())
 
 

@@ -4,14 +4,17 @@ There are no directories, no locks and no rename: the manifest is written on the
 that was there when the save began, so of two saves at once the second to finish fails and the first one stays.
 """
 
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import tensorstore as ts
 
+from treaty.runtime._clouds import reason, spec_of
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime.directory._manifest import NAME, data_of
+from treaty.runtime.directory._manifest import DATA, NAME
 from treaty.schema import TreatyError
 
 
@@ -21,58 +24,114 @@ def context() -> ts.Context:
     return ts.Context({"cache_pool": {"total_bytes_limit": 0}})
 
 
+def wait_for(future: Any, what: str) -> Any:
+    """The result of TensorStore's work, or its failure as one of ours, with nothing of the original attached."""
+    try:
+        return future.result()
+    except Exception as error:  # TensorStore raises many kinds
+        why = reason(error)
+    raise TreatyError(f"cannot {what}: {why}")
+
+
 class Remote:
     def __init__(self, url: str) -> None:
         self.where = url.rstrip("/")
-        self._store = ts.KvStore.open(f"{self.where}/", context=context()).result()
+        self.kvstore: Mapping[str, Any] = spec_of(f"{self.where}/")
+        self._store: ts.KvStore = wait_for(ts.KvStore.open(self.kvstore, context=context()), f"open {self.where}")
         self._generation = b""
-        self._previous: str | None = None
-
-    @property
-    def kvstore(self) -> Mapping[str, Any]:
-        spec: Mapping[str, Any] = self._store.spec().to_json()
-        return spec
+        self._stale: set[str] = set()
+        self._is_sent = False
 
     def manifest(self) -> bytes | None:
-        found = self._store.read(NAME).result()
-        return bytes(found.value) if found.state == "value" else None
+        found = self._read(NAME)
+        if found.state == "value":
+            return bytes(found.value)
+        self._list(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
+        return None
 
     def begin(self) -> None:
-        found = self._store.read(NAME).result()
-        self._generation = found.stamp.generation
-        self._previous = data_of(bytes(found.value)) if found.state == "value" else None
+        """Note what is there: the commit removes that and nothing newer.
+
+        Another save whose data is noted here read the manifest earlier still, so it cannot commit after this one; data
+        that appears after this one's commit may belong to a save that can.
+        """
+        names = {key.partition("/")[0] for key in self._list("")}
+        others = [name for name in names if name != NAME and not DATA.match(name)]
+        if others:
+            raise TreatyError(
+                f"expected a checkpoint or nothing, got {min(others)} in {self.where}; "
+                "save somewhere else: a checkpoint has its prefix for itself"
+            )
+        self._stale = names - {NAME}
+        self._generation = self._read(NAME).stamp.generation
 
     def prepare(self, data: str) -> None:
-        pass
+        """Some servers that speak S3 take a conditional write for any other: find out before something is lost."""
+        if "endpoint" not in self.kvstore:
+            return
+        probe = f"{data}/probe"
+        absent = self._read(probe).stamp.generation
+        first = self._write(probe, b"first", if_equal=absent).generation
+        refused = self._write(probe, b"second", if_equal=absent).generation
+        self._write(probe, b"second", if_equal=first)
+        refused = refused or self._write(probe, b"third", if_equal=first).generation
+        self._write(probe, None)
+        if refused:
+            raise TreatyError(
+                f"expected a store that honours If-Match and If-None-Match, got one that ignores them at {self.where}; "
+                "there, one of two saves could destroy the other"
+            )
 
     def commit(self, data: str, manifest: bytes) -> None:
-        stamp = self._store.write(NAME, manifest, if_equal=self._generation).result()
-        if not stamp.generation:
+        self._is_sent = True
+        stamp = self._write(NAME, manifest, if_equal=self._generation)
+        # Where an answer was lost and the manifest was sent again, the one that is in the way is its own.
+        if not stamp.generation and self.manifest() != manifest:
+            self._is_sent = False
             raise TreatyError(
                 f"expected the manifest at {self.where} as it was, got another save that finished meanwhile"
             )
-        if self._previous is not None:
-            self._delete(self._previous)
+        for stale in sorted(self._stale):
+            try:
+                self._delete(stale)
+            except TreatyError as error:
+                warnings.warn(f"saved {self.where}, but {error}; the next save tries again", stacklevel=2)
+                break
 
     def abandon(self, data: str | None) -> None:
-        if data is not None and data.encode() not in (self.manifest() or b""):
-            self._delete(data)
+        """Data whose manifest was sent stays: it may have arrived. The next save removes what was not committed."""
+        if data is not None and not self._is_sent:
+            with suppress(TreatyError):  # where the store is gone, what made the save fail says so
+                self._delete(data)
 
     def sizes(self, data: str) -> Mapping[str, int | None]:
-        keys = self._store.list(_under(f"{data}/")).result()
-        return {key.decode().removeprefix(f"{data}/"): None for key in keys}
+        return {key.removeprefix(f"{data}/"): None for key in self._list(f"{data}/")}
 
     def read_into(self, name: str, view: memoryview) -> None:
-        found = self._store.read(name).result()
+        found = self._read(name)
         if found.state != "value":
             raise CorruptCheckpointError(f"expected a file, got nothing at {name}")
         if len(found.value) != len(view):
             raise CorruptCheckpointError(f"expected {len(view)} bytes, got {len(found.value)} in {name}")
         view[:] = found.value
 
+    def _read(self, name: str) -> ts.KvStore.ReadResult:
+        found: ts.KvStore.ReadResult = wait_for(self._store.read(name), f"read {self.where}/{name}")
+        return found
+
+    def _write(self, name: str, value: bytes | None, **condition: bytes) -> ts.KvStore.TimestampedStorageGeneration:
+        stamp: ts.KvStore.TimestampedStorageGeneration = wait_for(
+            self._store.write(name, value, **condition), f"write {self.where}/{name}"
+        )
+        return stamp
+
+    def _list(self, prefix: str) -> list[str]:
+        keys = wait_for(self._store.list(_under(prefix)), f"list {self.where}/{prefix}")
+        return [key.decode(errors="replace") for key in keys]
+
     def _delete(self, data: str) -> None:
-        self._store.delete_range(_under(f"{data}/")).result()
+        wait_for(self._store.delete_range(_under(f"{data}/")), f"remove {self.where}/{data}")
 
 
 def _under(prefix: str) -> ts.KvStore.KeyRange:
-    return ts.KvStore.KeyRange(prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))
+    return ts.KvStore.KeyRange(prefix, prefix and prefix[:-1] + chr(ord(prefix[-1]) + 1))

@@ -17,7 +17,7 @@ from treaty.runtime.directory._manifest import File, Leaf, Manifest
 from treaty.runtime.directory._places import Place
 from treaty.runtime.directory._plan import Pack, Piece, Plan, on_host
 from treaty.runtime.directory._processes import Team
-from treaty.runtime.directory._remote import context
+from treaty.runtime.directory._remote import context, wait_for
 from treaty.runtime.formats import msgpack
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
@@ -69,7 +69,8 @@ def _begin(place: Place) -> str:
 
 def _inside(place: Place, data: str) -> ts.KvStore:
     spec = {**place.kvstore, "path": f"{place.kvstore['path']}{data}/"}
-    return ts.KvStore.open(spec, context=context()).result()
+    kvstore: ts.KvStore = wait_for(ts.KvStore.open(spec, context=context()), f"open {place.where}")
+    return kvstore
 
 
 def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorStore:
@@ -83,7 +84,8 @@ def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorS
         "store_data_equal_to_fill_value": True,
         "fill_missing_data_reads": False,
     }
-    return ts.open(spec, context=context()).result()
+    store: ts.TensorStore = wait_for(ts.open(spec, context=context()), f"open {show_keys(leaf.path)}")
+    return store
 
 
 def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, tuple[File, ...]]:
@@ -147,12 +149,12 @@ def _gather(place: Place, data: str, sums: _Sums, team: Team) -> None:
         return
     kvstore = _inside(place, data)
     for index in range(1, team.count):
-        found = kvstore.read(_part(index)).result()
+        found = wait_for(kvstore.read(_part(index)), f"read the checksums of process {index}")
         if found.state != "value":
             raise TreatyError(f"expected the checksums of process {index}, got none in {place.where}")
         for number, chunks in json.loads(found.value).items():
             sums.setdefault(int(number), {}).update((int(chunk), one) for chunk, one in chunks.items())
-        kvstore.delete_range(ts.KvStore.KeyRange(_part(index), _part(index) + "\0")).result()
+        wait_for(kvstore.write(_part(index), None), f"remove {_part(index)}")
 
 
 def _complete(plan: Plan, data: str, sums: _Sums, files: tuple[File, ...]) -> Manifest:
@@ -194,8 +196,6 @@ class _Queue:
         future, size, what = self._pending.popleft()
         self._bytes -= size
         try:
-            future.result()
-        except Exception as error:  # TensorStore raises many kinds
-            if self._error is None:
-                self._error = TreatyError(f"cannot write {what}: {error}")
-                self._error.__cause__ = error
+            wait_for(future, f"write {what}")
+        except TreatyError as error:
+            self._error = self._error or error

@@ -1,0 +1,213 @@
+"""Directory checkpoints beside Orbax, JAX's own pytree save, safetensors, and raw writes and reads; all of them fsynced."""
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import safetensors.numpy
+from jax.experimental.array_serialization import pytree_serialization
+
+from benchmarks import models
+from benchmarks.harness import Row, compare, race, warm
+from treaty.runtime import directory
+
+BESIDE: Final = "beside"
+RESULT: Final = "times faster"
+
+
+def run(quick: bool) -> Iterator[Row]:
+    large, small, rounds = ((2, 8), 10, 2) if quick else ((64, 2_048), 5_000, 5)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
+        yield from _large(Path(folder), *large, rounds)
+        yield from _small(Path(folder), small, rounds)
+        yield _inspect(Path(folder), small, rounds)
+    if not quick:  # seven processes that import JAX and Orbax
+        yield from _memory(*large)
+
+
+def _large(folder: Path, count: int, d: int, rounds: int) -> Iterator[Row]:
+    ours = models.kernels(count, d)
+    arrays = [layer.kernel for layer in ours.layers]
+    tree = {str(i): array for i, array in enumerate(arrays)}
+    host = {key: np.asarray(array) for key, array in tree.items()}
+    size = sum(array.nbytes for array in host.values())
+    about = f"{count} arrays, {size / 2**20:,.0f} MiB"
+    warm(3 * size)
+    fresh = (folder / f"save-{number}" for number in itertools.count())
+    writers: dict[str, Callable[[], object]] = {
+        "treaty": lambda: directory.save(folder / "treaty", ours),
+        "raw write": lambda: _write(folder / "raw", list(host.values())),
+        "orbax": lambda: ocp.PyTreeCheckpointer().save(folder / "orbax", tree, force=True),
+        "jax pytree": lambda: _removed(next(fresh), lambda path: pytree_serialization.save(tree, path)),
+        "safetensors": lambda: _synced(folder / "safetensors", lambda path: safetensors.numpy.save_file(host, path)),
+    }
+    times = race(writers, rounds)
+    for name, target in (("raw write", ">= 1x"), ("orbax", ">= 3x"), ("jax pytree", "-"), ("safetensors", "-")):
+        yield compare(f"save, {about}: {name}", {"treaty": times["treaty"], name: times[name]}, target)
+
+    args = ocp.checkpoint_utils.construct_restore_args(tree)
+    room = {key: np.empty_like(array) for key, array in host.items()}
+    readers: dict[str, Callable[[], object]] = {
+        "treaty": lambda: models.wait(directory.restore(folder / "treaty", models.Kernels)),
+        "raw read": lambda: _read(folder / "raw", list(room.values())),
+        "orbax": lambda: models.wait(ocp.PyTreeCheckpointer().restore(folder / "orbax", restore_args=args)),
+        "safetensors": lambda: models.wait(jax.device_put(safetensors.numpy.load_file(folder / "safetensors"))),
+    }
+    times = race(readers, rounds)
+    for name, target in (("raw read", ">= 0.8x"), ("orbax", ">= 3x"), ("safetensors", "-")):
+        yield compare(f"restore into jax, {about}: {name}", {"treaty": times["treaty"], name: times[name]}, target)
+
+    yield from _blocking(folder, ours, tree, about, rounds)
+
+
+def _blocking(folder: Path, ours: Any, tree: Any, about: str, rounds: int) -> Iterator[Row]:
+    """How long an asynchronous save keeps the caller; waiting for its end is not timed."""
+    theirs = ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler())
+    source = [np.asarray(array) for array in tree.values()]
+    pending: list[Callable[[], object]] = []
+
+    def wait() -> None:
+        while pending:
+            pending.pop()()
+
+    def treaty() -> None:
+        pending.append(directory.save_async(folder / "async", ours).result)
+
+    def orbax() -> None:
+        theirs.save(folder / "async-orbax", tree, force=True)
+        pending.append(theirs.wait_until_finished)
+
+    def copy() -> None:
+        copies = [array.copy() for array in source]
+        pending.append(copies.clear)
+
+    times = race({"treaty": treaty, "orbax": orbax, "memory copy": copy}, rounds, between=wait)
+    for name, target in (("orbax", ">= 5x"), ("memory copy", ">= 0.77x")):
+        yield compare(f"save_async blocks, {about}: {name}", {"treaty": times["treaty"], name: times[name]}, target)
+
+
+def _small(folder: Path, nodes: int, rounds: int) -> Iterator[Row]:
+    ours = models.device_model(models.device_leaves(nodes))
+    tree = {str(i): {"kernel": layer.kernel, "bias": layer.bias} for i, layer in enumerate(ours.layers)}
+    about = f"{2 * nodes:,} small leaves"
+    rounds = max(2, rounds // 2)
+    args = ocp.checkpoint_utils.construct_restore_args(tree)
+    saving = {
+        "treaty": lambda: directory.save(folder / "small", ours),
+        "orbax": lambda: ocp.PyTreeCheckpointer().save(folder / "small-orbax", tree, force=True),
+    }
+    yield compare(f"save, {about}: orbax", race(saving, rounds), ">= 10x")
+    restoring = {
+        "treaty": lambda: models.wait(directory.restore(folder / "small", models.Model)),
+        "orbax": lambda: models.wait(ocp.PyTreeCheckpointer().restore(folder / "small-orbax", restore_args=args)),
+    }
+    yield compare(f"restore into jax, {about}: orbax", race(restoring, rounds), ">= 10x")
+    files, others = (sum(len(names) for _, _, names in os.walk(folder / name)) for name in ("small", "small-orbax"))
+    yield Row(f"files on disk, {about}: orbax", str(files), str(others), "-", "-", {"treaty": files, "beside": others})
+
+
+def _inspect(folder: Path, nodes: int, rounds: int) -> Row:
+    """The command on the checkpoint of small leaves; the limit is a quarter of importing JAX."""
+    commands = {
+        "treaty": [sys.executable, "-m", "treaty.cli", "inspect", str(folder / "small")],
+        "import jax": [sys.executable, "-c", "import jax"],
+    }
+    contenders = {
+        name: lambda command=command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        for name, command in commands.items()
+    }
+    return compare(f"treaty inspect, {2 * nodes:,} leaves: import jax", race(contenders, rounds), ">= 4x")
+
+
+_PEAK: Final = """
+import resource, sys, tempfile
+from benchmarks import models
+from treaty.runtime import directory
+import jax, orbax.checkpoint as ocp
+what, count, d = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+with tempfile.TemporaryDirectory() as folder:
+    if what.startswith("restore"):
+        import subprocess
+        subprocess.run([sys.executable, "-c", sys.argv[4], "write", str(count), str(d), folder], check=True)
+    small = models.kernels(2, 8)
+    directory.save(folder + "/warm", small); directory.restore(folder + "/warm", models.Kernels)
+    ocp.PyTreeCheckpointer().save(folder + "/warm-orbax", {"a": small.layers[0].kernel})
+    ocp.PyTreeCheckpointer().restore(folder + "/warm-orbax")
+    if what.startswith("save"):
+        ours = models.kernels(count, d)
+        tree = {str(i): layer.kernel for i, layer in enumerate(ours.layers)}
+        before = peak()
+        directory.save(folder + "/x", ours) if what == "save treaty" else ocp.PyTreeCheckpointer().save(folder + "/x", tree)
+        print(peak() - before)
+    else:
+        before = peak()
+        if what == "restore treaty":
+            kept = models.wait(directory.restore(folder + "/treaty", models.Kernels))
+        else:
+            kept = models.wait(ocp.PyTreeCheckpointer().restore(folder + "/orbax"))
+        print(peak() - before)
+"""
+_WRITE: Final = """
+import sys
+from benchmarks import models
+from treaty.runtime import directory
+import orbax.checkpoint as ocp
+_, what, count, d, folder = sys.argv
+ours = models.kernels(int(count), int(d))
+directory.save(folder + "/treaty", ours)
+ocp.PyTreeCheckpointer().save(folder + "/orbax", {str(i): layer.kernel for i, layer in enumerate(ours.layers)})
+"""
+
+
+def _memory(count: int, d: int) -> Iterator[Row]:
+    """Peak memory above what was there, each in a process of its own, as a share of the state."""
+    state = count * d * d * 4
+    for what, target in (("save", "<= 5%"), ("restore", "<= 110%")):
+        peaks = []
+        for who in ("treaty", "orbax"):
+            command = [sys.executable, "-c", _PEAK, f"{what} {who}", str(count), str(d), _WRITE]
+            peaks.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]))
+        ours, theirs = peaks
+        cells = (f"{ours / state:.1%}", f"{theirs / state:.1%}")
+        yield Row(
+            f"{what}, peak memory over what was there: orbax", *cells, "-", target, {"treaty": ours, "beside": theirs}
+        )
+
+
+def _write(path: Path, arrays: list[Any]) -> None:
+    with open(path, "wb", buffering=0) as file:
+        for array in arrays:
+            view = memoryview(array.reshape(-1).view(np.uint8))
+            while view:
+                view = view[file.write(view) :]
+        os.fsync(file.fileno())
+
+
+def _read(path: Path, arrays: list[Any]) -> None:
+    with open(path, "rb", buffering=0) as file:
+        for array in arrays:
+            view = memoryview(array.reshape(-1).view(np.uint8))
+            while view:
+                view = view[file.readinto(view) :]
+
+
+def _removed(path: Path, write: Callable[[Path], object]) -> None:
+    write(path)
+    shutil.rmtree(path)
+
+
+def _synced(path: Path, write: Callable[[Path], None]) -> None:
+    write(path)
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)

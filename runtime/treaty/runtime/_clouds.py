@@ -1,0 +1,65 @@
+"""Object stores: URLs as TensorStore's specs, set up by the usual environment variables, and errors that tell no secrets.
+
+A spec says where credentials come from and never holds them, and a message of TensorStore is cut before the answer of
+the server: S3 answers a wrong signature with the access key and the session token.
+"""
+
+import os
+import re
+from typing import Any, Final
+
+import tensorstore as ts
+
+from treaty.schema import TreatyError
+
+# About a minute and a half until a store that does not answer is given up. TensorStore's own 32 take a quarter of an
+# hour, too long for a mistyped endpoint.
+RETRIES: Final = {"max_retries": 8, "initial_delay": "1s", "max_delay": "32s"}
+
+_DETAILS: Final = re.compile(r" \[[\w-]+='")
+_CREDENTIALS: Final = re.compile(r"[a-z0-9+.-]+://[^/]*@", re.IGNORECASE)
+
+
+def spec_of(url: str) -> dict[str, Any]:
+    """TensorStore's spec of a URL, as complete as the environment allows."""
+    if _CREDENTIALS.match(url):
+        raise TreatyError("expected a URL without credentials, got one with @; give them by environment variables")
+    for mark in "?#|":
+        if mark in url:
+            raise TreatyError(f"expected a URL without {mark}, got {url.partition(mark)[0]}{mark}…")
+    try:
+        spec: dict[str, Any] = ts.KvStore.Spec(url).to_json()
+    except ValueError as error:
+        why = reason(error)
+    else:
+        return {"path": "", **spec, **_SETTINGS.get(spec["driver"], dict)()}
+    raise TreatyError(f"expected a URL like s3://bucket/path, gs://bucket/path or file:///path, got {url}: {why}")
+
+
+def reason(error: BaseException) -> str:
+    """What TensorStore says of a failure, without what the server sent."""
+    return _DETAILS.split(str(error), maxsplit=1)[0]
+
+
+def _s3() -> dict[str, Any]:
+    # TensorStore knows the credentials of AWS's tools, but neither their endpoint nor their region.
+    settings: dict[str, Any] = {"use_conditional_write": True, "s3_request_retries": RETRIES}
+    if os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
+        # First in the default chain too, which complains on standard error where there is no ~/.aws.
+        settings["aws_credentials"] = {"type": "environment"}
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint:
+        if _CREDENTIALS.match(endpoint):
+            raise TreatyError("expected AWS_ENDPOINT_URL without credentials, got one with @")
+        settings["endpoint"] = endpoint
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        if region:  # without an endpoint TensorStore asks AWS where the bucket is
+            settings["aws_region"] = region
+    return settings
+
+
+def _gcs() -> dict[str, Any]:
+    return {"gcs_request_retries": RETRIES}
+
+
+_SETTINGS: Final = {"s3": _s3, "gcs": _gcs}
