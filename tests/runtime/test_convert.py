@@ -196,6 +196,17 @@ def test_a_train_state_with_its_class_goes_through_every_format(to: str, tmp_pat
     assert int(restore(tmp_path / "b.msgpack", TrainState).step) == 5
 
 
+@pytest.mark.parametrize("cls", [Params, None])
+def test_a_directory_restores_whether_or_not_its_schema_was_known(cls: Any, tmp_path: Path) -> None:
+    save(tmp_path / "a.msgpack", params())
+
+    done = convert(tmp_path / "a.msgpack", tmp_path / "directory", cls=cls)
+
+    assert done.destination == "treaty"
+    restored = restore(tmp_path / "directory", Params)
+    np.testing.assert_array_equal(restored.blocks[1].mlp.up, params().blocks[1].mlp.up)
+
+
 def test_orbax_reads_what_was_converted(sources: dict[str, Path]) -> None:
     tree = {key: leaf for key, leaf in tree_of_all_kinds().items() if isinstance(leaf, np.ndarray)}
 
