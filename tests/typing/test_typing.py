@@ -43,7 +43,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     modules.remove("schemas.aliases")  # declares no class
     subprocess.run([sys.executable, "-m", "treaty.cli", "generate", "model", *sorted(modules)], cwd=root, check=True)
     shutil.copytree(HERE / "stale" / "after", root / "stale", dirs_exist_ok=True)
-    for path in root.glob("*/*.py"):
+    for path in root.rglob("*.py"):
         path.write_text(f"{path.read_text()}# {root}\n")  # new to mypy's cache
     return root
 

@@ -2,10 +2,22 @@
 
 from typing import Any
 
+from jax.sharding import Mesh
 from schemas.model import Block, Linear, TrainState
 from schemas.optim import Adam, Run
 
-from treaty.runtime import abstract, from_state_dict, nbytes, to_state_dict
+from treaty.runtime import (
+    abstract,
+    from_bytes,
+    from_state_dict,
+    nbytes,
+    restore,
+    save,
+    save_async,
+    shardings,
+    to_bytes,
+    to_state_dict,
+)
 
 state: dict[str, Any] = {}
 
@@ -20,6 +32,18 @@ def restored(template: TrainState, adam: Adam[Block], cls: type[Linear]) -> None
     reveal_type(from_state_dict(Run, state).opt.mu.kernel)  # Array
     reveal_type(to_state_dict(template))  # dict[str, Any]
     reveal_type(to_state_dict(adam, Adam[Block]))  # dict[str, Any]
+
+
+def stored(template: TrainState, adam: Adam[Block], mesh: Mesh) -> None:
+    reveal_type(to_bytes(template))  # bytes
+    reveal_type(from_bytes(Linear, b"", into="numpy"))  # Linear
+    reveal_type(from_bytes(template, b""))  # TrainState
+    reveal_type(restore("train.msgpack", TrainState))  # TrainState
+    reveal_type(restore("run/step-1", Adam[Linear], at="opt", mesh=mesh, rules={"d_in": "model"}))  # Adam[Linear]
+    reveal_type(restore("run/step-1", adam))  # Adam[Block]
+    reveal_type(save("train.msgpack", template))  # None
+    reveal_type(save_async("run/step-1", template).done())  # bool
+    reveal_type(shardings(TrainState, mesh, {"vocab": "model"}, {"vocab": 8}).embed)  # Array
 
 
 def without_values() -> None:

@@ -1,7 +1,7 @@
 """Restoring: everything is checked against the class before the first array is read, then read where it is wanted."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -20,8 +20,6 @@ from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.directory._read import NUMPY, Reader, read_committed
 from treaty.runtime.directory._select import Selected, select
-
-_T = TypeVar("_T")
 
 IN_FLIGHT: Final = 2**30
 
@@ -44,36 +42,6 @@ class _Wish:
     progress: bool | None
 
 
-@overload
-def restore(
-    path: PathLike,
-    cls: type[_T],
-    *,
-    at: str | Sequence[str] | None = None,
-    dims: Mapping[str, int] | None = None,
-    mesh: Mesh | None = None,
-    rules: Rules | None = None,
-    shardings: Any = None,
-    into: Into | None = None,
-    cast: Mapping[str, str] | None = None,
-    max_bytes_in_flight: int = IN_FLIGHT,
-    progress: bool | None = None,
-) -> _T: ...
-@overload
-def restore(
-    path: PathLike,
-    cls: _T,
-    *,
-    at: str | Sequence[str] | None = None,
-    dims: Mapping[str, int] | None = None,
-    mesh: Mesh | None = None,
-    rules: Rules | None = None,
-    shardings: Any = None,
-    into: Into | None = None,
-    cast: Mapping[str, str] | None = None,
-    max_bytes_in_flight: int = IN_FLIGHT,
-    progress: bool | None = None,
-) -> _T: ...
 def restore(
     path: PathLike,
     cls: Any,
