@@ -205,9 +205,10 @@ def items_of(state: Mapping[str, _T], keys: Sequence[str]) -> list[_T]:
     known = _known.get()
     if known is None or id(state) not in known.runs:
         return [state[key] for key in keys[: len(state)]]
-    run = known.runs[id(state)][0]
+    run, keys = known.runs[id(state)][0], keys[: len(state)]
     whole = run.count == len(state)
-    items = Items([run.first] * run.count if whole else [state[key] for key in keys[: len(state)]])
+    in_order = whole or list(state) == keys
+    items = Items([run.first] * run.count if whole else state.values() if in_order else [state[key] for key in keys])
     items.state = id(state)
     return items
 

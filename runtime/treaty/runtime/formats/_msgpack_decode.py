@@ -17,7 +17,7 @@ from treaty.runtime.formats._msgpack_arrays import MOST_AXES, NUMBERS, PREFIX, D
 from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, MAX_DEPTH, NDARRAY, SCALAR, HostArray
 from treaty.runtime.formats._msgpack_runs import RunReader, Runs
 
-_FEWEST_ALIKE: Final = 32  # comparing shorter runs costs more than reading them one by one
+_FEWEST_ALIKE: Final = 8  # shorter runs are as quick to read one by one
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 

@@ -31,17 +31,24 @@ class RunReader(ArrayReader):
         next_row = self.view[end : end + stride]
         if limit < 2 or any(next_row[a:b] != self.view[start + a : start + b] for a, b in constants):
             return 1
+        limit = _first_other(self.column(start, stride, limit, _uint8, ()), code)  # longer keys begin another run
         done, block = 2, 64  # in growing blocks: trying costs no more than what is won
         while done < limit:
-            upto = min(limit, done + block)
-            same = np.ones(upto - done, bool)
-            for a, b in constants:
-                rows = self.column(start + done * stride + a, stride, upto - done, _uint8, (b - a,))
-                same &= (rows == self.column(start + a, stride, 1, _uint8, (b - a,))).all(axis=1)
-            if not same.all():
-                return done + int(same.argmin())
-            done, block = upto, 16 * block
+            rows = min(limit, done + block) - done
+            same = min(self.same_rows(start + a, stride, done, rows, b - a) for a, b in constants)
+            if same < rows:
+                return done + same
+            done, block = done + rows, 16 * block
         return done
+
+    def same_rows(self, at: int, stride: int, skip: int, rows: int, size: int) -> int:
+        """How many of the rows after the first `skip` begin with the bytes of the first row."""
+        first = bytes(self.view[at : at + size])
+        column = self.column(at + skip * stride, stride, rows, np.dtype(f"V{size}"), ())
+        if column.tobytes() == first * rows:
+            return rows
+        bytewise = self.column(at + skip * stride, stride, rows, _uint8, (size,))
+        return _first_other((bytewise == np.frombuffer(first, _uint8)).all(axis=1), True)
 
     def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, rows: int) -> list[Run]:
         """Read entries that are like the last one, which is at start:end."""
@@ -88,3 +95,9 @@ class RunReader(ArrayReader):
         for run in found:
             values[run.start : run.start + run.count] = repeat_like(run)
         return dict(zip(state, values, strict=True))
+
+
+def _first_other(column: HostArray, value: int) -> int:
+    """Where in a column something else than the value stands first; its length, where nothing does."""
+    same = column == value
+    return len(column) if same.all() else int(same.argmin())
