@@ -56,9 +56,9 @@ def _way(folder: Path, source: str, destination: str, to: str | None, rounds: in
 def _memory(folder: Path, what: str, ways: Sequence[tuple[str, str, str | None]]) -> Row:
     """The peak of a process that does nothing else."""
     arguments = [part or "" for way in ways for part in way]
-    done = subprocess.run(
-        [sys.executable, "-c", _PEAK, *arguments], cwd=folder, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", _PEAK, *arguments]
+    path = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **path}, capture_output=True, text=True, check=True)
     extra = int(done.stdout)
     return Row(f"{what}, peak extra memory", f"{extra / 1e6:.0f} MB", "-", "-", "< 256 MB", {"treaty_bytes": extra})
 
@@ -75,11 +75,10 @@ def _copy(source: Path, destination: Path) -> None:
 
 
 _PEAK: Final = """
-import resource, sys
+import sys
 import tensorstore
+from benchmarks.harness import peak_of
 from treaty.runtime._convert import convert
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for source, destination, to in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
-    convert(source, destination, to_format=to or None, replace=True)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+steps = list(zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]))
+print(peak_of(lambda: [convert(source, destination, to_format=to or None, replace=True) for source, destination, to in steps]))
 """

@@ -129,40 +129,35 @@ def _inspect(folder: Path, nodes: int, rounds: int) -> Row:
 
 
 _PEAK: Final = """
-import resource, sys, tempfile
+import subprocess, sys, tempfile
 from benchmarks import models
+from benchmarks.harness import peak_of
 from treaty.runtime import directory
-import jax, orbax.checkpoint as ocp
+import orbax.checkpoint as ocp
 what, count, d = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 with tempfile.TemporaryDirectory() as folder:
     if what.startswith("restore"):
-        import subprocess
-        subprocess.run([sys.executable, "-c", sys.argv[4], "write", str(count), str(d), folder], check=True)
-    small = models.kernels(2, 8)
-    directory.save(folder + "/warm", small); directory.restore(folder + "/warm", models.Kernels)
+        subprocess.run([sys.executable, "-c", sys.argv[4], str(count), str(d), folder], check=True)
+    small = models.kernels(2, 8)  # imports and caches
+    directory.save(folder + "/warm", small)
+    directory.restore(folder + "/warm", models.Kernels)
     ocp.PyTreeCheckpointer().save(folder + "/warm-orbax", {"a": small.layers[0].kernel})
     ocp.PyTreeCheckpointer().restore(folder + "/warm-orbax")
-    if what.startswith("save"):
-        ours = models.kernels(count, d)
-        tree = {str(i): layer.kernel for i, layer in enumerate(ours.layers)}
-        before = peak()
-        directory.save(folder + "/x", ours) if what == "save treaty" else ocp.PyTreeCheckpointer().save(folder + "/x", tree)
-        print(peak() - before)
-    else:
-        before = peak()
-        if what == "restore treaty":
-            kept = models.wait(directory.restore(folder + "/treaty", models.Kernels))
-        else:
-            kept = models.wait(ocp.PyTreeCheckpointer().restore(folder + "/orbax"))
-        print(peak() - before)
+    ours = models.kernels(count, d) if what.startswith("save") else small
+    tree = {str(i): layer.kernel for i, layer in enumerate(ours.layers)}
+    print(peak_of({
+        "save treaty": lambda: directory.save(folder + "/x", ours),
+        "save orbax": lambda: ocp.PyTreeCheckpointer().save(folder + "/x", tree),
+        "restore treaty": lambda: models.wait(directory.restore(folder + "/treaty", models.Kernels)),
+        "restore orbax": lambda: models.wait(ocp.PyTreeCheckpointer().restore(folder + "/orbax")),
+    }[what]))
 """
 _WRITE: Final = """
 import sys
 from benchmarks import models
 from treaty.runtime import directory
 import orbax.checkpoint as ocp
-_, what, count, d, folder = sys.argv
+_, count, d, folder = sys.argv
 ours = models.kernels(int(count), int(d))
 directory.save(folder + "/treaty", ours)
 ocp.PyTreeCheckpointer().save(folder + "/orbax", {str(i): layer.kernel for i, layer in enumerate(ours.layers)})

@@ -86,28 +86,28 @@ def _touch_flat(flat: Any) -> float:
     return float(sum(leaf.view("uint8").ravel()[::4096].sum() for leaf in flat.values()))
 
 
-_PEAK = """
-import resource, sys, tempfile
+_PEAK: Final = """
+import sys, tempfile
 from pathlib import Path
 from benchmarks import models
+from benchmarks.harness import peak_of
 from flax import serialization
 from treaty.runtime import from_bytes, save, to_bytes
 what, nodes, d = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-pairs = models.layers(nodes, d)
+pairs, small = models.layers(nodes, d), models.layers(2, 4)
 ours, theirs = models.host_model(pairs), models.flax_model(pairs)
-small = models.layers(2, 4)
-data = None if what.startswith("save") else to_bytes(ours)
+data = b"" if what.startswith("save") else to_bytes(ours)
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "x.msgpack"
-    small_model, small_flax = models.host_model(small), models.flax_model(small)
-    save(path, small_model); from_bytes(models.HostModel, to_bytes(small_model), into="numpy")  # imports and caches
-    serialization.from_bytes(small_flax, serialization.to_bytes(small_flax))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if what == "save treaty": save(path, ours)
-    if what == "save flax": path.write_bytes(serialization.to_bytes(theirs))
-    if what == "from_bytes treaty": kept = from_bytes(models.HostModel, data, into="numpy")
-    if what == "from_bytes flax": kept = serialization.from_bytes(theirs, data)
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+    save(path, models.host_model(small))  # imports and caches
+    from_bytes(models.HostModel, to_bytes(models.host_model(small)), into="numpy")
+    serialization.from_bytes(models.flax_model(small), serialization.to_bytes(models.flax_model(small)))
+    print(peak_of({
+        "save treaty": lambda: save(path, ours),
+        "save flax": lambda: path.write_bytes(serialization.to_bytes(theirs)),
+        "from_bytes treaty": lambda: from_bytes(models.HostModel, data, into="numpy"),
+        "from_bytes flax": lambda: serialization.from_bytes(theirs, data),
+    }[what]))
 """
 
 

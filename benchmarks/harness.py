@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,6 +111,21 @@ def compare(case: str, times: Mapping[str, Sample], target: str = "-", per: int 
 def warm(size: int) -> None:
     """Touch and free memory: on a virtual machine the first touch of a page can cost more than what is measured."""
     np.empty(size, np.uint8)[::4096] = 1
+
+
+def peak_of(function: Callable[[], object]) -> int:
+    """Bytes of memory that a call took above what was there, at its peak; its result is kept until then."""
+    Path("/proc/self/clear_refs").write_text("5")  # forgets earlier peaks, also the one a process has from its parent
+    before = _memory("VmRSS")
+    kept = function()
+    peak = _memory("VmHWM")
+    del kept
+    return peak - before
+
+
+def _memory(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 def duration(seconds: float) -> str:
