@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -93,7 +94,12 @@ def show_path(path: Path) -> str:
 
 def show_keys(keys: Sequence[str]) -> str:
     """A path of state-dict keys: `("blocks", "3", "up")` -> `$.blocks[3].up`."""
-    return show_path(tuple(int(key) if _INDEX.match(key) else key for key in keys))
+    return "$" + "".join(map(_show_state_key, keys))
+
+
+@lru_cache(2**16)
+def _show_state_key(key: str) -> str:
+    return _show_key(int(key) if _INDEX.match(key) else key)
 
 
 def _show_key(key: str | int) -> str:

@@ -8,15 +8,17 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime.directory._hash import checksum, is_checksum
-from treaty.schema import SchemaError, TreatyError
+from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
-from treaty.schema.ir import Schema
+
+if TYPE_CHECKING:
+    from treaty.schema import Schema
 
 NAME: Final = "treaty.json"
 VERSION: Final = 1
@@ -29,6 +31,7 @@ _HEAD: Final = re.compile(rb'{"treaty":"directory","version":1,"data":"(data-[0-
 _TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
 _TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
 _KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
+_IN_FILE: Final = {"path", "dtype", "shape", "file"}
 _At = str | tuple[str, ...]  # a place in the manifest, or the path of a leaf
 
 
@@ -77,7 +80,7 @@ class Manifest:
     """All that a checkpoint says about itself."""
 
     data: str  # the directory, beside the manifest, that holds everything else
-    schema: Schema
+    schema: "Schema"
     dims: Mapping[str, int]
     metadata: Mapping[str, Any]
     files: tuple[File, ...]
@@ -99,21 +102,36 @@ class Manifest:
         return text + f',"checksum":"{checksum(text)}"}}\n'.encode()
 
 
+@frozen
+class Contents:
+    """A manifest whose schema was not read yet: that takes as long as all the rest."""
+
+    parser: "_Parser"
+    data: Mapping[str, Any]
+    dims: Mapping[str, int]
+    metadata: Mapping[str, Any]
+    files: tuple[File, ...]
+    leaves: tuple[Leaf, ...]
+
+    def schema(self) -> "Schema":
+        return self.parser.schema(self.data["schema"], self.data["digest"])
+
+
 def parse(content: bytes, where: str) -> Manifest:
     """A manifest from its bytes, or a CorruptCheckpointError that says what is wrong at `where`."""
+    found = parse_contents(content, where)
+    name = found.parser.matching(found.data["data"], DATA, "data")
+    return Manifest(name, found.schema(), found.dims, found.metadata, found.files, found.leaves)
+
+
+def parse_contents(content: bytes, where: str) -> Contents:
     parser = _Parser(where)
     data = parser.load(content)
     leaves = tuple(map(parser.leaf, parser.items(data["leaves"], "leaves")))
     files = tuple(map(parser.file, parser.items(data["files"], "files")))
     parser.agree(files, leaves)
-    return Manifest(
-        data=parser.matching(data["data"], DATA, "data"),
-        schema=parser.schema(data["schema"], data["digest"]),
-        dims={parser.text(name, "dims"): parser.count(size, "dims") for name, size in parser.map(data, "dims")},
-        metadata=dict(parser.map(data, "metadata")),
-        files=files,
-        leaves=leaves,
-    )
+    dims = {parser.text(name, "dims"): parser.count(size, "dims") for name, size in parser.map(data, "dims")}
+    return Contents(parser, data, dims, dict(parser.map(data, "metadata")), files, leaves)
 
 
 def data_of(content: bytes) -> str | None:
@@ -166,6 +184,8 @@ class _Parser:
         if not _all(str, path):
             self.wrong("strings", path, "a leaf's path")
         keys = data.keys()
+        if keys == _IN_FILE and type(data["dtype"]) is str and data["dtype"] in BY_NAME:  # most leaves: at once
+            return Leaf(path, data["dtype"], self.shape(data["shape"], path), self.count(data["file"], path))
         if keys == {"path", "file"} or (keys == {"path", "file", "int"} and data["int"] == "hex"):
             return Leaf(path, file=self.count(data["file"], path), is_hex="int" in keys)
         if keys not in ({"path", "dtype", "shape", "file"}, {"path", "dtype", "shape", "chunks", "checksums"}):
@@ -174,7 +194,7 @@ class _Parser:
             self.wrong("a dtype", data["dtype"], path)
         shape = self.shape(data["shape"], path)
         if "file" in data:
-            return Leaf(path, data["dtype"], shape, file=self.count(data["file"], path))
+            return Leaf(path, data["dtype"], shape, self.count(data["file"], path))
         chunks = self.shape(data["chunks"], path)
         sums = tuple(self.items(data["checksums"], path))
         if (
@@ -204,7 +224,8 @@ class _Parser:
         if len({file.name for file in files}) != len(files):
             self.wrong("each file once", "one twice", "files")
         seen: set[tuple[str, ...]] = {leaf.path for leaf in leaves}
-        inner = {leaf.path[:depth] for leaf in leaves for depth in range(len(leaf.path))}
+        parents = {leaf.path[:-1] for leaf in leaves if leaf.path}
+        inner = {path[:depth] for path in parents for depth in range(len(path) + 1)}
         if len(seen) != len(leaves) or not seen.isdisjoint(inner):
             self.wrong("each path once", "one twice, or a leaf inside another", "leaves")
         for leaf in leaves:
@@ -214,7 +235,9 @@ class _Parser:
                 if (leaf.dtype is None) != (files[leaf.file].name == VALUES):
                     self.wrong("arrays and values in their own files", files[leaf.file].name, show_keys(leaf.path))
 
-    def schema(self, data: Any, digest: Any) -> Schema:
+    def schema(self, data: Any, digest: Any) -> "Schema":
+        from treaty.schema import Schema, SchemaError
+
         try:
             schema = Schema.from_json(json.dumps(data))
             found = schema.digest

@@ -8,11 +8,9 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
-from urllib.parse import unquote
 
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
 from treaty.runtime.directory._manifest import DATA, NAME, data_of
@@ -62,6 +60,8 @@ def place_of(path: PathLike) -> Place:
     """A path or a `file://` URL is a directory; other URLs are for TensorStore."""
     text = os.fspath(path)
     if text.startswith("file://"):
+        from urllib.parse import unquote
+
         text = unquote(text.removeprefix("file://"))
         if not text.startswith("/"):
             raise TreatyError(f"expected file:///path, with three slashes, got {os.fspath(path)}")
@@ -133,7 +133,7 @@ class Local:
 
     def abandon(self, data: str | None) -> None:
         if data is not None and data.encode() not in (self.manifest() or b""):  # it may have failed after the rename
-            shutil.rmtree(self.path / data, ignore_errors=True)
+            _remove(self.path / data)
         self._release()
 
     def sizes(self, data: str) -> Mapping[str, int | None]:
@@ -201,12 +201,18 @@ class Local:
             is_remains = self._is_alone and (DATA.match(name) or _LEFTOVER.match(name))
             if name != kept and (is_remains or name == self._previous):
                 folder = self.path / name
-                shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink(missing_ok=True)
+                _remove(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
 
     def _release(self) -> None:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _remove(folder: Path) -> None:
+    from shutil import rmtree  # which imports more than looking into a checkpoint takes
+
+    rmtree(folder, ignore_errors=True)
 
 
 def _files() -> Any:
