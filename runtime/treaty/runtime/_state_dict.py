@@ -87,7 +87,7 @@ def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: In
     return codec.read(state, placed(transfer(pending)), *values) if pending else obj
 
 
-def mismatches_of(codec: Codec[Any], state: Any, dims: Mapping[str, int | None]) -> tuple[Mismatch, ...]:
+def explain_quickly(codec: Codec[Any], state: Any, dims: Mapping[str, int | None]) -> tuple[Mismatch, ...]:
     """What `explain` finds; where all is well, as fast as the generated reader finds nothing."""
     try:
         codec.read(state, collect([]), *(dims.get(name) for name in codec.dims))

@@ -110,6 +110,16 @@ def test_replicas_do_not_share_memory_that_a_donation_reuses(checkpoint: Path) -
     assert all(np.array_equal(np.asarray(shard.data), expected) for shard in doubled.addressable_shards)
 
 
+def test_a_template_gives_shapes_static_fields_and_containers(checkpoint: Path) -> None:
+    assert bits(restore(checkpoint, train(1))) == bits(train(1))
+    with pytest.raises(StateMismatchError, match="expected 'run 2' as in the template, got 'run 1'"):
+        restore(checkpoint, train(2))
+    with pytest.raises(
+        StateMismatchError, match=r"expected bfloat16\[32, 4\] as in the template, got bfloat16\[32, 8\]"
+    ):
+        restore(checkpoint, train(1, d_model=4))
+
+
 def test_numpy_stays_on_the_host(checkpoint: Path) -> None:
     restored = restore(checkpoint, Train, into="numpy")
     assert isinstance(restored.params.embed, np.ndarray)

@@ -119,9 +119,8 @@ class Local:
         _files().sync_directory(self.path)
 
     def commit(self, data: str, manifest: bytes) -> None:
-        """TensorStore fsyncs files and what it renames, but never the parents of directories it makes."""
-        for folder, _, _ in os.walk(self.path / data, topdown=False):
-            _files().sync_directory(Path(folder))
+        """TensorStore fsyncs every file and the directory it is in, but not where it enters a directory that it makes."""
+        _files().sync_directory(self.path / data)
         _files().write_pieces(self.path / NAME, [manifest])
         self._remove_all_but(data)
         self._release()

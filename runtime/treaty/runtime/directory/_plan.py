@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from treaty.runtime._errors import StateMismatchError, show_keys
 from treaty.runtime._explain import dims_of
 from treaty.runtime._registry import codec_of_class, codec_of_instance
-from treaty.runtime._state_dict import mismatches_of
+from treaty.runtime._state_dict import explain_quickly
 from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
 from treaty.schema import Schema, TreatyError
@@ -49,7 +49,7 @@ def plan_save(state: Any, cls: Any, metadata: Mapping[str, Any] | None) -> Plan:
     """Check a state against its class, and lay it out. Nothing is copied or moved."""
     codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
     tree = codec.write(state)
-    mismatches = mismatches_of(codec, tree, {})
+    mismatches = explain_quickly(codec, tree, {})
     if mismatches:
         raise StateMismatchError(mismatches)
     flat = list(flatten(tree))

@@ -75,12 +75,12 @@ class Together:
             return value
         answer = self._get(key, 0)
         if answer["what"] != self._what:
-            error = TreatyError(
+            other = TreatyError(
                 f"expected all processes to save {self._what}, got process 0 that saves {answer['what']}; "
                 "every process must make the same saves in the same order"
             )
-            self.tell(error)
-            raise error
+            self.tell(other)
+            raise other
         if "error" in answer:
             raise TreatyError(f"process 0 failed to save {self._what}: {answer['error']}")
         return str(answer["value"])

@@ -1,7 +1,7 @@
 """Restoring: everything is checked against the class before the first array is read, then read where it is wanted."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 import jax
 import numpy as np
@@ -10,10 +10,10 @@ from jax.sharding import Mesh, NamedSharding, Sharding
 
 from treaty.runtime._axes import Declared, Keys, declared_arrays
 from treaty.runtime._casts import check_cast, may_cast
-from treaty.runtime._errors import StateMismatchError
-from treaty.runtime._registry import Codec, codec_of_class
+from treaty.runtime._errors import Mismatch, StateMismatchError
+from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
 from treaty.runtime._shardings import Rules, as_given, by_rules, replicated
-from treaty.runtime._state_dict import Into, build, check_arguments, mismatches_of
+from treaty.runtime._state_dict import Into, check_arguments, explain, explain_quickly, from_state_dict
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._placement import Target, fill_room, make_room, nbytes_needed, place
 from treaty.runtime.directory._places import PathLike, Place, place_of
@@ -32,6 +32,8 @@ class _Wish:
     """What the caller asked for."""
 
     codec: Codec[Any]
+    target: Any  # a class, or an instance whose shapes and containers the result must have
+    is_class: bool
     at: str | Sequence[str] | None
     dims: Mapping[str, int]
     mesh: Mesh | None
@@ -43,6 +45,7 @@ class _Wish:
     progress: bool | None
 
 
+@overload
 def restore(
     path: PathLike,
     cls: type[_T],
@@ -56,21 +59,53 @@ def restore(
     cast: Mapping[str, str] | None = None,
     max_bytes_in_flight: int = IN_FLIGHT,
     progress: bool | None = None,
-) -> _T:
+) -> _T: ...
+@overload
+def restore(
+    path: PathLike,
+    cls: _T,
+    *,
+    at: str | Sequence[str] | None = None,
+    dims: Mapping[str, int] | None = None,
+    mesh: Mesh | None = None,
+    rules: Rules | None = None,
+    shardings: Any = None,
+    into: Into | None = None,
+    cast: Mapping[str, str] | None = None,
+    max_bytes_in_flight: int = IN_FLIGHT,
+    progress: bool | None = None,
+) -> _T: ...
+def restore(
+    path: PathLike,
+    cls: Any,
+    *,
+    at: str | Sequence[str] | None = None,
+    dims: Mapping[str, int] | None = None,
+    mesh: Mesh | None = None,
+    rules: Rules | None = None,
+    shardings: Any = None,
+    into: Into | None = None,
+    cast: Mapping[str, str] | None = None,
+    max_bytes_in_flight: int = IN_FLIGHT,
+    progress: bool | None = None,
+) -> Any:
     """An instance of `cls` from a directory checkpoint, whatever hardware it was saved on.
 
+    `cls` may be a template instance, whose shapes and static fields must then match too.
     `at` is the path of a subtree that `cls` describes, or a list of paths that are to be read while the rest is left.
     `mesh` with `rules` places arrays by the names of their dims, or by regular expressions on their paths (see
     `shardings`); `shardings` is one Sharding, or an instance of `cls` that holds them. Dtypes must be the declared
     ones or narrower ones that lose nothing; `cast={"float32": "bfloat16"}` allows more. `max_bytes_in_flight` bounds
     the host memory of arrays that are on their way to a device. `progress` None shows a bar on a terminal.
     """
-    codec = codec_of_class(cls)
-    wish = _Wish(codec, at, dims or {}, mesh, rules, shardings, into, cast, max_bytes_in_flight, progress)
+    is_class = isinstance(cls, type) or hasattr(cls, "__origin__")
+    codec = codec_of_class(cls) if is_class else codec_of_instance(cls)
+    wish = _Wish(
+        codec, cls, is_class, at, dims or {}, mesh, rules, shardings, into, cast, max_bytes_in_flight, progress
+    )
     _check(wish)
     place = place_of(path)
-    restored: _T = read_committed(place, lambda manifest: _restore(place, manifest, wish))
-    return restored
+    return read_committed(place, lambda manifest: _restore(place, manifest, wish))
 
 
 def _check(wish: _Wish) -> None:
@@ -97,7 +132,7 @@ def _restore(place: Place, manifest: Manifest, wish: _Wish) -> Any:
         leaves.update(_small(reader, selected, targets))
         leaves.update(_large(reader, selected, targets, wish.max_bytes_in_flight))
     state = nest([(path, leaves[number]) for number, path, _ in selected])
-    return build(wish.codec, state, wish.dims, wish.into)
+    return from_state_dict(wish.target, state, dims=wish.dims, into=wish.into)
 
 
 def _values(reader: Reader, selected: Selected) -> dict[int, Any]:
@@ -128,7 +163,7 @@ def _targets(wish: _Wish, tree: Any, selected: Selected) -> dict[int, Target]:
 
 def _fit(wish: _Wish, tree: Any, arrays: Mapping[Keys, Leaf]) -> dict[Keys, Declared]:
     schema = wish.codec.schema
-    mismatches = mismatches_of(wish.codec, tree, wish.dims)
+    mismatches = _mismatches(wish, tree)
     if not mismatches:
         return declared_arrays(schema, tree)
     try:
@@ -140,10 +175,16 @@ def _fit(wish: _Wish, tree: Any, arrays: Mapping[Keys, Leaf]) -> dict[Keys, Decl
         stored = arrays[path].dtype if path in arrays else None
         if dtype is not None and stored is not None and may_cast(stored, dtype, wish.cast):
             _put(tree, path, _struct(arrays[path], dtype))
-    mismatches = mismatches_of(wish.codec, tree, wish.dims)
+    mismatches = _mismatches(wish, tree)
     if mismatches:
         raise StateMismatchError(mismatches)
     return declared
+
+
+def _mismatches(wish: _Wish, tree: Any) -> tuple[Mismatch, ...]:
+    if wish.is_class:
+        return explain_quickly(wish.codec, tree, wish.dims)
+    return explain(wish.target, tree, dims=wish.dims)
 
 
 def _placed(wish: _Wish, tree: Any) -> Mapping[Keys, Sharding]:

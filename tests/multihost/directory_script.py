@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -27,11 +28,12 @@ def main(port: str, index: str, count: str, *actions: str) -> None:
         coordinator_bind_address=f"127.0.0.1:{port}",
         heartbeat_timeout_seconds=10,
     )
-    _plan.SMALL_BYTES, _plan.CHUNK_BYTES = 64, 256  # many chunks of a small state
+    vars(_plan).update(SMALL_BYTES=64, CHUNK_BYTES=256)  # many chunks of a small state
     for action in actions:
         name, seed, path = action.split(":", 2)
         ACTIONS[name](Path(path), int(seed))
-    jax.distributed.shutdown()
+    shutdown: Any = jax.distributed.shutdown
+    shutdown()
 
 
 def mesh() -> Mesh:
@@ -53,7 +55,7 @@ def spread(value: Train) -> Train:
     def put(array: Any, sharding: Any) -> Any:
         if not isinstance(array, jax.Array):
             return array
-        if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
             data = np.asarray(jax.random.key_data(array))
             return jax.random.wrap_key_data(jax.make_array_from_callback(data.shape, key_data, lambda at: data[at]))
         host = np.asarray(array)
@@ -90,6 +92,10 @@ def do_restore(path: Path, seed: int) -> None:
     assert bits(restore(path, Train, into="numpy").seen) == bits(shared(seed).seen)
 
 
+def replace_write_piece(function: Any) -> None:
+    vars(_write)["_write_piece"] = function
+
+
 def do_die(path: Path, seed: int) -> None:
     """Process 1 is killed when it has written some of its chunks."""
     real, left = _write._write_piece, 2
@@ -101,7 +107,7 @@ def do_die(path: Path, seed: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         real(*args)
 
-    _write._write_piece = dying
+    replace_write_piece(dying)
     save(path, spread(shared(seed)))
 
 
@@ -115,12 +121,12 @@ def do_fail(path: Path, seed: int) -> None:
         real(*args)
 
     value = spread(shared(seed))
-    _write._write_piece = failing
+    replace_write_piece(failing)
     try:
         save(path, value)
     except (TreatyError, OSError) as error:
         print(error)
-    _write._write_piece = real
+    replace_write_piece(real)
     save(path, value)
 
 

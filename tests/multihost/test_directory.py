@@ -1,39 +1,21 @@
 """Several real processes on JAX's distributed runtime: each writes its own shards, one manifest commits them."""
 
-import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.multihost.worker import shared
+from tests.multihost.directory_script import shared
+from tests.multihost.processes import complete
 from tests.runtime.directory.states import Train, bits
 from treaty.runtime.directory import inspect, restore, save, verify
 
 
 def start(count: int, *actions: str) -> list[subprocess.CompletedProcess[str]]:
-    """Run actions in `count` processes of two devices each, and wait for all."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.multihost.worker", str(port), str(index), str(count), *actions],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(count)
-    ]
-    outputs = [process.communicate(timeout=300) for process in processes]
-    pairs = zip(processes, outputs, strict=True)
-    return [subprocess.CompletedProcess(one.args, one.returncode, *output) for one, output in pairs]
+    return complete([sys.executable, "-m", "tests.multihost.directory_script"], *actions, count=count)
 
 
 def run(count: int, *actions: str) -> list[str]:
-    """Like `start`, but all must end well; what they printed."""
+    """What all processes printed, who must all end well."""
     done = start(count, *actions)
     for process in done:
         assert process.returncode == 0, process.stderr[-3000:]
