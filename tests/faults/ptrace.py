@@ -16,6 +16,8 @@ from attrs import frozen
 
 MACHINE: Final = "x86_64"  # the numbers below are its
 
+COMMITTED: Final = -1  # as the number of a call: the one after the rename of a manifest
+
 _CONT_SYSCALL, _SEIZE, _INTERRUPT, _GET_SYSCALL_INFO = 24, 0x4206, 0x4207, 0x420E
 _SYSGOOD, _CLONE, _EXITKILL = 0x1, 0x8, 0x100000
 _EVENT_STOP: Final = 128

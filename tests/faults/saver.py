@@ -21,6 +21,7 @@ class Outcome:
     ended: Literal["saved", "failed", "killed"]
     message: str
     calls: tuple[Call, ...]  # that changed files; the last one of a killed save was not made
+    retried: str = ""  # how it went when the same process tried again
 
 
 class Saver:
@@ -56,13 +57,20 @@ class Saver:
         Calls are counted that concern what lies in `folder`: the parent of `path`, unless it is given.
         """
         at = {"folder": str(folder or path.parent), "at": kill_at or cut_at, "cut": cut_at > 0}
-        return self._ask({"path": str(path), "seed": seed, "how": how, "d_in": d_in, **at})
+        return self._ask({"path": str(path), "seed": seed, "how": how, "d_in": d_in, "attempts": 1, **at})
 
     def save_with_errors(
-        self, path: Path, seed: int, inject: str, *, threads: Literal["main", "all"] = "all", how: How = "save"
+        self,
+        path: Path,
+        seed: int,
+        inject: str,
+        *,
+        threads: Literal["main", "all"] = "all",
+        how: How = "save",
+        retry: bool = False,
     ) -> Outcome:
         """Save while strace makes calls fail: `fsync:error=EIO:when=3` is the third of each thread it follows."""
-        request = {"path": str(path), "seed": seed, "how": how, "d_in": 16}
+        request = {"path": str(path), "seed": seed, "how": how, "d_in": 16, "attempts": 1 + retry}
         return self._ask({**request, "inject": [inject], "threads": threads})
 
     def _ask(self, request: dict[str, Any]) -> Outcome:
@@ -72,4 +80,5 @@ class Saver:
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         calls = tuple(Call(name, tuple(paths)) for name, paths in answer["calls"])
-        return Outcome(answer["ended"], answer["message"], calls)
+        message, retried = [*answer["attempts"], "", ""][:2]
+        return Outcome("saved" if message == "saved" else "failed" if message else "killed", message, calls, retried)

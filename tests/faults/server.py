@@ -25,7 +25,7 @@ _SAVES: Final[dict[str, Callable[[str, Any], None]]] = {
     "save_async": lambda path, state: save_async(path, state).result(),
     "msgpack": treaty.runtime.save,
 }
-_REPORT: Final = 4096
+_LINE: Final = 2000
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    report = mmap.mmap(-1, _REPORT)  # shared with the child, who needs no system call to write here
+    report = mmap.mmap(-1, 2 * _LINE + 2)  # shared with the child, who needs no system call to write here
     wait, go = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -50,26 +50,32 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         _with_strace(pid, request, start)
     else:
         calls = ptrace.trace(pid, request["folder"], start, _stop(request))
-    message = report[:].rstrip(b"\0").decode()
-    ended = "killed" if not message else "saved" if message == "saved" else "failed"
-    return {"ended": ended, "message": message, "calls": [(call.name, call.paths) for call in calls]}
+    attempts = report[:].rstrip(b"\0").decode().splitlines()
+    return {"attempts": attempts, "calls": [(call.name, call.paths) for call in calls]}
 
 
 def _save(request: dict[str, Any], wait: int, report: mmap.mmap) -> None:
     state = states.run(request["seed"], request["d_in"])
     os.read(wait, 1)
-    try:
-        _SAVES[request["how"]](request["path"], state)
-        message = b"saved"
-    except BaseException as error:
-        message = f"{type(error).__name__}: {error}".encode()[: _REPORT - 1]
-    report[: len(message)] = message
+    for _ in range(request["attempts"]):
+        try:
+            _SAVES[request["how"]](request["path"], state)
+            message = b"saved"
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}".encode()
+        report.write(b" ".join(message.splitlines())[:_LINE] + b"\n")
+        if message == b"saved":
+            break
     os._exit(0)
 
 
 def _stop(request: dict[str, Any]) -> Callable[[ptrace.Call, int], bool]:
-    def stop(_: ptrace.Call, number: int) -> bool:
-        if number != request["at"]:
+    committed = False
+
+    def stop(call: ptrace.Call, number: int) -> bool:
+        nonlocal committed
+        if number != request["at"] and not (committed and request["at"] == ptrace.COMMITTED):
+            committed = call.name == "rename" and call.paths[1].endswith("treaty.json")
             return False
         if request["cut"]:
             images.cut_power(request["folder"])

@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults.places import NEW, Trial, both
-from tests.faults.ptrace import Call
+from tests.faults.places import NEW, NEXT, Trial, both
+from tests.faults.ptrace import COMMITTED, Call
 from tests.faults.saver import Saver
 
 
@@ -27,6 +27,16 @@ def test_files_and_directories_are_synced_no_more_often_than_they_must(old: bool
     renamed = sum(call.name == "rename" for call in calls)  # each file: itself, and the directory where its name is new
     made = len({os.path.dirname(call.paths[0]) for call in calls if call.name == "mkdir"})
     assert sum(call.name == "fsync" for call in calls) == 2 * renamed + made
+
+
+def test_nothing_is_removed_that_a_manifest_on_disk_may_name(saver: Saver, tmp_path: Path) -> None:
+    """A save is killed when the manifest is renamed, but not on disk; the next one finds the data of the old one."""
+    trial = Trial(saver, tmp_path, "save", old=True)
+    first = trial.save(NEW, kill_at=COMMITTED).calls[:-1]
+    assert first[-1].name == "rename"
+    second = trial.save(NEXT).calls
+    removal = next(i for i, call in enumerate(second) if call.name == "unlinkat")
+    assert unsynced([*first, *second[:removal]]) == set()
 
 
 def test_the_check_sees_what_is_not_synced() -> None:
