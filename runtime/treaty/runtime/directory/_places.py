@@ -106,7 +106,7 @@ class Local:
             content = self.manifest()
             kept = None if content is None else data_of(content)
             if content is None or kept is not None:  # where the manifest is damaged, what it named is not known
-                self._remove_all_but(kept)
+                self._remove_all_but(kept, synced=False)
         except BlockingIOError:
             self._release()
             raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it") from None
@@ -122,13 +122,17 @@ class Local:
         """TensorStore fsyncs every file and the directory it is in, but not where it enters a directory that it makes."""
         _files().sync_directory(self.path / data)
         _files().write_pieces(self.path / NAME, [manifest])
-        self._remove_all_but(data)
+        self._remove_all_but(data, synced=True)
         self._release()
 
     def abandon(self, data: str | None) -> None:
-        if data is not None and data.encode() not in (self.manifest() or b""):  # it may have failed after the rename
-            shutil.rmtree(self.path / data, ignore_errors=True)
-        self._release()
+        try:
+            if data is not None and data.encode() not in (self.manifest() or b""):  # it may have failed after the rename
+                shutil.rmtree(self.path / data, ignore_errors=True)
+        except OSError:
+            pass  # why the save failed is being told; the next one removes what is left
+        finally:
+            self._release()
 
     def sizes(self, data: str) -> Mapping[str, int | None]:
         found: dict[str, int | None] = {}
@@ -177,11 +181,14 @@ class Local:
                 "save somewhere else: a checkpoint has its directory for itself"
             )
 
-    def _remove_all_but(self, kept: str | None) -> None:
-        for name in os.listdir(self.path):
-            if (DATA.match(name) and name != kept) or _LEFTOVER.match(name):
-                folder = self.path / name
-                shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink(missing_ok=True)
+    def _remove_all_but(self, kept: str | None, *, synced: bool) -> None:
+        """A killed save may have renamed its manifest and not synced it: then the disk's one names the older data."""
+        names = [n for n in os.listdir(self.path) if (DATA.match(n) and n != kept) or _LEFTOVER.match(n)]
+        if names and not synced:
+            _files().sync_directory(self.path)
+        for name in names:
+            folder = self.path / name
+            shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink(missing_ok=True)
 
     def _release(self) -> None:
         if self._lock >= 0:
