@@ -26,6 +26,10 @@ def missing(kind: str) -> str | None:
     return None if Path("/dev/loop-control").exists() else "loop devices"
 
 
+class CannotMount(Exception):
+    pass
+
+
 class Image:
     """A mounted file system whose power can be cut."""
 
@@ -83,4 +87,4 @@ def cut_power(folder: str | os.PathLike[str]) -> None:
 def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        raise (CannotMount if command[0] == "mount" else RuntimeError)(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -45,9 +45,7 @@ class Trial:
 
     def save(self, seed: int, *, kill_at: int = 0, cut_at: int = 0, d_in: int = 16) -> Outcome:
         where = self.folder.parent if cut_at else self.folder
-        return self.saver.save(
-            self.path, seed, how=self.how, folder=where, kill_at=kill_at, cut_at=cut_at, d_in=d_in
-        )
+        return self.saver.save(self.path, seed, how=self.how, folder=where, kill_at=kill_at, cut_at=cut_at, d_in=d_in)
 
     def found(self) -> int | None:
         """Which of the states lies here, bit for bit; None if there is no checkpoint. Anything else raises."""

@@ -8,6 +8,7 @@ import os
 import platform
 import signal
 import struct
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -61,6 +62,13 @@ def missing() -> str | None:
     """Why this cannot run here, if it cannot."""
     if platform.system() != "Linux" or platform.machine() != MACHINE:
         return f"Linux on {MACHINE}"
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            _ptrace(_SEIZE, process.pid)
+        except OSError as error:
+            return f"permission to trace processes: {error}"
+        finally:
+            process.kill()
     return None
 
 
@@ -69,11 +77,11 @@ def trace(pid: int, folder: str, go: Callable[[], None], stop: Callable[[Call, i
 
     `go` lets the process run once all of its threads are followed. The caller is its parent, and has no other children.
     """
-    for task in os.listdir(f"/proc/{pid}/task"):
-        _ptrace(_SEIZE, int(task), 0, _SYSGOOD | _CLONE | _EXITKILL)
-        _ptrace(_INTERRUPT, int(task))
-    calls: list[Call] = []
     waiting = set(map(int, os.listdir(f"/proc/{pid}/task")))
+    for task in waiting:
+        _ptrace(_SEIZE, task, 0, _SYSGOOD | _CLONE | _EXITKILL)
+        _ptrace(_INTERRUPT, task)
+    calls: list[Call] = []
     while True:
         task, status = os.waitpid(-1, _WALL)
         if os.WIFEXITED(status) or os.WIFSIGNALED(status):

@@ -7,6 +7,7 @@ lines of JSON on standard input and output; `tests.faults.saver` is the other en
 import json
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -26,6 +27,7 @@ _SAVES: Final[dict[str, Callable[[str, Any], None]]] = {
     "msgpack": treaty.runtime.save,
 }
 _LINE: Final = 2000
+_PATIENCE: Final = 120  # seconds, after which a save that hangs is killed, which fails its test
 
 
 def main() -> None:
@@ -42,21 +44,22 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     wait, go = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.close(go)
         _save(request, wait, report)
     os.close(wait)
-    start = lambda: os.close(go) if os.write(go, b".") else None  # noqa: E731
     calls: list[ptrace.Call] = []
     if "inject" in request:
-        _with_strace(pid, request, start)
+        _with_strace(pid, request, lambda: os.close(go))
     else:
-        calls = ptrace.trace(pid, request["folder"], start, _stop(request))
+        calls = ptrace.trace(pid, request["folder"], lambda: os.close(go), _stop(request))
     attempts = report[:].rstrip(b"\0").decode().splitlines()
     return {"attempts": attempts, "calls": [(call.name, call.paths) for call in calls]}
 
 
 def _save(request: dict[str, Any], wait: int, report: mmap.mmap) -> None:
     state = states.run(request["seed"], request["d_in"])
-    os.read(wait, 1)
+    os.read(wait, 1)  # until the parent closes its end
+    signal.alarm(_PATIENCE)
     for _ in range(request["attempts"]):
         try:
             _SAVES[request["how"]](request["path"], state)

@@ -12,7 +12,7 @@ from tests.faults.saver import How, Saver
 @pytest.mark.parametrize("how", WAYS)
 def test_a_killed_save_leaves_the_last_committed_checkpoint(how: How, old: bool, saver: Saver, tmp_path: Path) -> None:
     total = len(Trial(saver, tmp_path, how, old).save(NEW).calls)
-    for moment in some(total, 8):
+    for moment in some(total, 6):
         trial = Trial(saver, tmp_path, how, old)
         outcome = trial.save(NEW, kill_at=moment)
         made = outcome.calls[:-1] if outcome.ended == "killed" else outcome.calls  # fewer calls than before: all made

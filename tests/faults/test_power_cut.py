@@ -15,7 +15,7 @@ from tests.faults.saver import How, Saver
 @pytest.mark.parametrize("how", WAYS)
 def test_a_power_cut_leaves_the_last_committed_checkpoint(how: How, old: bool, saver: Saver, disk: Image) -> None:
     total = len(Trial(saver, disk.mounted, how, old).save(NEW).calls)
-    for moment in some(total, 5):
+    for moment in some(total, 4):
         trial = Trial(saver, disk.mounted, how, old)
         outcome = trial.save(NEW, cut_at=moment)
         if outcome.ended != "killed":
