@@ -28,6 +28,9 @@ faults: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ARGS)
 
+fuzz: $(READY)
+	$(BIN)/python -m tests.attacks.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+
 coverage: $(READY)
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import repeat
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import attrs
 import jax
@@ -19,6 +19,7 @@ import numpy as np
 from treaty.runtime import _instances
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 FEWEST: Final = 4  # shorter sequences are as fast one by one
 _SCALARS: Final = (int, bool, str, bytes, type(None))
@@ -32,6 +33,7 @@ class Run:
     count: int
     first: Any
     columns: Mapping[int, list[Any]]  # by id of the array in `first`
+    of: Any  # the dict of the sequence: runs are known by its id, which must stay its own
 
 
 class NotAlike(Exception):
@@ -60,7 +62,7 @@ def _repeat(first: Any, columns: Mapping[int, list[Any]], count: int) -> list[An
     if isinstance(first, tuple) and hasattr(kind, "_make"):
         many = [_repeat(value, columns, count) for value in first]
         return list(map(kind._make, zip(*many, strict=True))) if many else [first] * count
-    if attrs.has(kind):
+    if attrs.has(kind) and not _instances.does_more(kind):
         return _instances.many(
             kind, {one.name: _repeat(getattr(first, one.name), columns, count) for one in attrs.fields(kind)}, count
         )
@@ -96,7 +98,8 @@ def _gather(first: Any, many: Sequence[Any], columns: dict[int, list[Any]]) -> N
             _gather(value, list(map(operator.itemgetter(index), many)), columns)
     elif kind is dict:
         keys = list(first)
-        if not all(list(one) == keys for one in many):
+        kinds = list(map(type, keys))  # True == 1
+        if not all(list(one) == keys and list(map(type, one)) == kinds for one in many):
             raise NotAlike
         for key, value in first.items():
             _gather(value, list(map(operator.itemgetter(key), many)), columns)
@@ -179,7 +182,8 @@ def write_each(items: Sequence[Any], write: Callable[[Any], Any] | None, keys: S
         pass
     else:
         state = dict.fromkeys(keys[: len(items)], first)
-        runs[id(state)] = Run(0, len(items), first, {id(column[0]): column for column in columns.values()})
+        by_id = {id(column[0]): column for column in columns.values()}
+        runs[id(state)] = Run(0, len(items), first, by_id, of=state)
         return state
     finally:
         _sketch.reset(token)
@@ -218,5 +222,24 @@ def read_each(read: Callable[[Any], _T], items: list[Any]) -> list[_T]:
     for run in known.runs[items.state]:
         done += map(read, items[len(done) : run.start])
         first = read(items[run.start])
-        done += repeat_like(run, first) if known.build else [first] * run.count
+        done += _others(read, run, first) if known.build else [first] * run.count
     return done + list(map(read, items[len(done) :]))
+
+
+def _others(read: Callable[[Any], _T], run: Run, first: _T) -> list[_T]:
+    try:
+        return repeat_like(run, first)
+    except NotAlike:  # what a reader made is not only a copy: a class's own `__init__` had a hand in it
+        return list(map(read, repeat_like(run)))
+
+
+def whole(make: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The function, refusing to run while one item stands in for others: validators want to see them all."""
+
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        known = _known.get()
+        if known is not None and known.read and not known.build:
+            raise NotAlike
+        return make(*args, **kwargs)
+
+    return checked

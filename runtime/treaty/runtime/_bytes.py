@@ -11,8 +11,9 @@ from treaty.runtime._explain import explain as walk
 from treaty.runtime._files import read_buffer, write_pieces
 from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
 from treaty.runtime._state_dict import Into, from_state_dict
-from treaty.runtime.formats._msgpack_decode import Runs, decode
+from treaty.runtime.formats._msgpack_decode import decode
 from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, Piece, encode, join
+from treaty.runtime.formats._msgpack_runs import Runs
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
@@ -31,7 +32,7 @@ def join_pieces(obj: object, cls: Any = None, chunk_bytes: int = CHUNK_BYTES) ->
     codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
     try:
         return join(_pieces(codec, obj, chunk_bytes))
-    except TypeError:  # an array among alike ones that is not in C order
+    except Exception:  # alike items that are not after all, or something wrong, which the plain way tells best
         return join(_pieces(codec, obj, chunk_bytes, sketch=False))
 
 
@@ -55,7 +56,7 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
                 obj = from_state_dict(target, state, dims=dims, into=into)
             if read == runs.keys():
                 return obj
-        except (_alike.NotAlike, StateMismatchError):
+        except Exception:
             pass  # read again, item by item
     return from_state_dict(target, decode(data), dims=dims, into=into)
 
@@ -63,7 +64,11 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
 def save_file(path: str | os.PathLike[str], obj: object, cls: Any = None, chunk_bytes: int = CHUNK_BYTES) -> None:
     """Stream an instance to a MessagePack file that replaces `path` as a whole."""
     codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
-    write_pieces(path, _in_order(_pieces(codec, obj, chunk_bytes)) or _pieces(codec, obj, chunk_bytes, sketch=False))
+    try:
+        pieces = _in_order(_pieces(codec, obj, chunk_bytes))
+    except Exception:
+        pieces = None
+    write_pieces(path, pieces or _pieces(codec, obj, chunk_bytes, sketch=False))
 
 
 def restore_file(

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, TypeVar, overload
 
 from treaty.runtime import _bytes
@@ -20,9 +19,10 @@ def save(path: str | os.PathLike[str], state: object, *, cls: Any = None) -> Non
     only when the new one is on the disk. Arrays go from memory to the file without a copy. `cls` names the generic
     alias where the class of `state` alone does not say it.
     """
-    if not str(path).endswith(_SUFFIXES):
-        raise TreatyError(f"expected a path that ends in {', '.join(_SUFFIXES)}, got {os.fspath(path)!r}")
-    _bytes.save_file(path, state, cls)
+    place = os.fsdecode(path)
+    if not place.endswith(_SUFFIXES):
+        raise TreatyError(f"expected a path that ends in {', '.join(_SUFFIXES)}, got {place!r}")
+    _bytes.save_file(place, state, cls)
 
 
 @overload
@@ -53,6 +53,7 @@ def restore(
     The file is mapped, not read: host arrays are read-only views of it, and it may be replaced meanwhile, but must not
     be changed in place. Fields of jax.Array get one transfer; `into="numpy"` keeps all arrays on the host.
     """
-    if Path(path).is_dir():
-        raise TreatyError(f"expected a file, got the directory {os.fspath(path)!r}")
-    return _bytes.restore_file(path, cls, dims=dims, into=into)
+    place = os.fsdecode(path)
+    if os.path.isdir(place):
+        raise TreatyError(f"expected a file, got the directory {place!r}")
+    return _bytes.restore_file(place, cls, dims=dims, into=into)

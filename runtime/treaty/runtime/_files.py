@@ -30,7 +30,7 @@ _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds wha
 def replacing(path: str | os.PathLike[str]) -> Iterator[int]:
     """A descriptor of a new file that takes the place of `path` when all went well; otherwise that stays as it is."""
     place = Path(os.path.realpath(path))
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(6)}.tmp")
+    temporary = place.with_name(f".{place.name[:40]}.{secrets.token_hex(6)}.tmp")  # a name may be 255 bytes long
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
         try:
@@ -106,7 +106,7 @@ def read_buffer(path: str | os.PathLike[str]) -> Any:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if start else b""  # no map of nothing
         try:
             return _decompressed(compressor(file, "rb"))
-        except (OSError, EOFError, zlib.error, zstd.ZstdError) as error:
+        except (gzip.BadGzipFile, EOFError, zlib.error, zstd.ZstdError) as error:
             raise CorruptCheckpointError(f"expected a whole compressed file, got {error} in {path}") from error
 
 
@@ -158,12 +158,18 @@ def _gzip(file: IO[bytes], mode: Literal["rb", "wb"]) -> gzip.GzipFile:
     return gzip.GzipFile("", mode, 6, file, mtime=0)  # no name, no time: equal states give equal files
 
 
+def _zstd(file: IO[bytes], mode: Literal["rb", "wb"]) -> zstd.ZstdFile:
+    if mode == "rb":
+        return zstd.ZstdFile(file, "rb")
+    return zstd.ZstdFile(file, "wb", options={zstd.CompressionParameter.checksum_flag: 1})  # or flipped bits go unseen
+
+
 _Compressor: TypeAlias = Callable[[IO[bytes], Literal["rb", "wb"]], Any]
 _COMPRESSORS: Final[Mapping[str, _Compressor]] = {
     ".gz": _gzip,
-    ".zst": zstd.ZstdFile,
+    ".zst": _zstd,
 }
 _MAGIC: Final[Mapping[bytes, _Compressor]] = {
     b"\x1f\x8b": _gzip,
-    b"\x28\xb5\x2f\xfd": zstd.ZstdFile,
+    b"\x28\xb5\x2f\xfd": _zstd,
 }  # in MessagePack these would be numbers

@@ -23,7 +23,7 @@ _registered: WeakSet[type] = WeakSet()
 
 def constructor(cls: type) -> Callable[..., Any]:
     """A faster way to call the class with all its fields; the class itself where its `__init__` does more than store."""
-    if not attrs.has(cls) or _does_more(cls):
+    if not attrs.has(cls) or does_more(cls):
         return cls
     values = {one.name: str(one.alias) for one in attrs.fields(cls)}
     return _compile(cls, "construct", list(values.values()), _store(cls, values))
@@ -31,7 +31,7 @@ def constructor(cls: type) -> Callable[..., Any]:
 
 def many(cls: type, values: Mapping[str, list[Any]], count: int) -> list[Any]:
     """`count` instances from the values of each field."""
-    if _does_more(cls):
+    if does_more(cls):
         names = [str(attrs.fields_dict(cls)[name].alias) for name in values]
         rows = zip(*values.values(), strict=True) if values else repeat((), count)
         return [cls(**dict(zip(names, row, strict=True))) for row in rows]
@@ -85,7 +85,7 @@ def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...
             raise
 
 
-def _does_more(cls: type) -> bool:
+def does_more(cls: type) -> bool:
     """Whether `__init__` checks, converts or computes: then restoring runs it."""
     init = cls.__dict__.get("__init__")
     code = getattr(getattr(init, "__wrapped__", init), "__code__", None)

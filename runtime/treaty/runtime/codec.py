@@ -116,7 +116,9 @@ def register(
 
 def constructor(cls: Callable[_P, _T]) -> Callable[_P, _T]:
     """The class as a function of its fields, without the cost of an `__init__` that only stores."""
-    return cast("Callable[_P, _T]", _instances.constructor(cast(type, get_origin(cls) or cls)))
+    origin = cast(type, get_origin(cls) or cls)
+    make = cast("Callable[_P, _T]", _instances.constructor(origin))
+    return _alike.whole(make) if attrs.has(origin) and _instances.does_more(origin) else make
 
 
 @overload

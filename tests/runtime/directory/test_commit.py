@@ -1,5 +1,7 @@
 """The manifest is the commit: whatever happens before it, the last committed checkpoint stays."""
 
+import errno
+import fcntl
 import os
 import re
 import shutil
@@ -36,7 +38,7 @@ STEPS = [
     (_write, "_complete"),
     (_places.Local, "commit"),
     (_places, "_files"),
-    (_places.Local, "_remove_all_but"),
+    (_places.Local, "_clean"),
 ]
 
 
@@ -55,7 +57,7 @@ def test_a_failure_at_any_step_keeps_what_was_committed(
             save(tmp_path / "new", train(2))
     assert bits(restore(checkpoint, Train)) in (bits(train(1)), bits(train(2)))
     verify(checkpoint)
-    if name != "_remove_all_but":
+    if name != "_clean":
         assert bits(restore(checkpoint, Train)) == bits(train(1))
         with pytest.raises(IncompleteCheckpointError):
             inspect(tmp_path / "new")
@@ -93,6 +95,29 @@ def test_a_killed_save_is_not_visible_and_the_next_one_clears_it_away(checkpoint
     assert bits(restore(checkpoint, Train)) == bits(train(3))
 
 
+LIMITED = """
+import resource, signal, sys
+from tests.runtime.directory.states import linear
+from treaty.runtime.directory import save
+from treaty.schema import TreatyError
+value = linear(1024, 1024)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    save(sys.argv[1], value)
+except TreatyError as error:
+    print(error)
+"""
+
+
+def test_a_file_that_cannot_be_written_fails_the_save_and_names_the_leaf(checkpoint: Path) -> None:
+    """A real error of the system, inside TensorStore: no file may be larger than 100,000 bytes."""
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(checkpoint)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("cannot write $.kernel: ")
+    assert bits(restore(checkpoint, Train)) == bits(train(1))
+    assert len(list(checkpoint.glob("data-*"))) == 1
+
+
 def test_two_saves_at_once_are_refused(checkpoint: Path) -> None:
     other = _places.Local(checkpoint)
     other.begin()
@@ -101,6 +126,22 @@ def test_two_saves_at_once_are_refused(checkpoint: Path) -> None:
     other.abandon(None)
     save(checkpoint, train(2))
     assert bits(restore(checkpoint, Train)) == bits(train(2))
+
+
+def test_without_locks_only_the_previous_data_is_removed(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that no manifest names may belong to a save under way, where the file system cannot tell."""
+
+    def unsupported(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    (before,) = checkpoint.glob("data-*")
+    other = checkpoint / "data-0123456789abcdef"
+    other.mkdir()
+    save(checkpoint, train(2))
+    assert bits(restore(checkpoint, Train)) == bits(train(2))
+    assert other.exists()
+    assert not before.exists()
 
 
 def test_a_directory_with_other_things_is_left_alone(tmp_path: Path) -> None:

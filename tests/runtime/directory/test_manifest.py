@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.directory.states import Train
@@ -103,6 +104,47 @@ def test_bytes_that_are_no_manifest_are_refused(content: bytes) -> None:
         assert data_of(attempt) is None
 
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of everything in JSON data."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path, *(below for key, one in items for below in places(one, (*path, key)))]
+
+
+@pytest.fixture(scope="module")
+def sample() -> bytes:
+    leaf = Leaf(("step",), "float32", (4, 4), chunks=(2, 4), checksums=("0" * 16, "1" * 16))
+    files = (File("values.msgpack", 7, "0" * 16),)
+    return Manifest(
+        "data-0123456789abcdef", schema_of(Train), {"n": 1}, {}, files, (leaf, Leaf(("x",), file=0))
+    ).to_bytes()
+
+
+@given(data=st.data())
+@settings(max_examples=200)
+def test_a_manifest_with_anything_anywhere_is_read_or_refused(data: st.DataObject, sample: bytes) -> None:
+    """One value replaced, and the checksum made right: never another exception than Treaty's own."""
+    content = json.loads(sample)
+    *outer, last = data.draw(st.sampled_from(places(content)[1:]))
+    value = data.draw(json_values)
+
+    def change(manifest: Any) -> None:
+        for key in outer:
+            manifest = manifest[key]
+        manifest[last] = value
+
+    if [*outer, last] == ["checksum"]:
+        return
+    with suppress(TreatyError):
+        parse(forged(sample, change), "here")
+
+
 def test_deep_nesting_is_refused() -> None:
     deep = b'{"treaty":' + b"[" * 200_000
     with pytest.raises(CorruptCheckpointError, match="at the manifest of here"):
@@ -135,6 +177,7 @@ def leaves(draw: st.DrawFn, path: tuple[str, ...]) -> Leaf:
     return Leaf(path, "float32", shape, chunks=leaf.chunks, checksums=tuple(f"{i:016x}" for i in range(count)))
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_what_is_written_is_read_back_equal(data: st.DataObject) -> None:
     keys = data.draw(st.lists(names, unique=True, max_size=6))

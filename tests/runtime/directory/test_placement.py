@@ -1,5 +1,7 @@
 """Restoring anywhere: other meshes, one device, numpy, parts, other dtypes; and what is refused before a byte is read."""
 
+import io
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -227,6 +229,19 @@ def test_memory_in_flight_is_bounded(checkpoint: Path, monkeypatch: pytest.Monke
     assert bits(restore(checkpoint, Train, max_bytes_in_flight=2048)) == bits(train(1))
     assert len(batches) > 2
     assert max(batches) <= 2048
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_progress_bar_shows_on_a_terminal_only(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, progress, shows in ((io.StringIO(), None, False), (Terminal(), None, True), (Terminal(), False, False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stream)
+            restore(checkpoint, Train, progress=progress)
+        assert ("restore" in stream.getvalue()) == shows
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

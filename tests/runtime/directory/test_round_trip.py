@@ -91,9 +91,22 @@ def test_arrays_in_other_orders_are_stored_by_value(tmp_path: Path) -> None:
 
     load(One)
     array = np.arange(48 * 16, dtype=np.float32).reshape(48, 16)
-    for number, other in enumerate([np.asfortranarray(array), np.repeat(array, 2, axis=0)[::2]]):
+    others = [np.asfortranarray(array), np.repeat(array, 2, axis=0)[::2]]
+    for number, other in enumerate(others):
         save(tmp_path / str(number), One(x=other))
         assert bits(restore(tmp_path / str(number), One)) == bits(One(x=array))
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_the_byte_order_of_untyped_arrays_does_not_matter(tmp_path: Path) -> None:
+    @state
+    class Loose:
+        anything: Any
+
+    load(Loose)
+    array = np.arange(48, dtype=np.float32)
+    save(tmp_path / "a", Loose(anything=array.astype(array.dtype.newbyteorder())))
+    assert bits(restore(tmp_path / "a", Loose)) == bits(Loose(anything=array))
 
 
 def test_restored_numpy_arrays_are_the_callers_own(tmp_path: Path) -> None:

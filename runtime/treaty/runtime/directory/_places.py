@@ -4,6 +4,7 @@ Both commit the same way: everything goes under a fresh `data-…/` first, the m
 replaces the previous one at once, and only then does the previous data go. A reader sees the old or the new checkpoint.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -21,6 +22,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Place(Protocol):
@@ -83,6 +85,8 @@ class Local:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = -1
+        self._is_alone = False
+        self._previous: str | None = None
 
     @property
     def where(self) -> str:
@@ -102,14 +106,11 @@ class Local:
         self._make()
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._is_alone = self._take_lock()
             content = self.manifest()
-            kept = None if content is None else data_of(content)
-            if content is None or kept is not None:  # where the manifest is damaged, what it named is not known
-                self._remove_all_but(kept, synced=False)
-        except BlockingIOError:
-            self._release()
-            raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it") from None
+            self._previous = None if content is None else data_of(content)
+            if content is None or self._previous is not None:  # of a damaged manifest it is not known what it named
+                self._clean(self._previous, synced=False)
         except BaseException:
             self._release()
             raise
@@ -122,7 +123,7 @@ class Local:
         """TensorStore fsyncs every file and the directory it is in, but not where it enters a directory that it makes."""
         _files().sync_directory(self.path / data)
         _files().write_pieces(self.path / NAME, [manifest])
-        self._remove_all_but(data, synced=True)
+        self._clean(data, synced=True)
         self._release()
 
     def abandon(self, data: str | None) -> None:
@@ -181,9 +182,25 @@ class Local:
                 "save somewhere else: a checkpoint has its directory for itself"
             )
 
-    def _remove_all_but(self, kept: str | None, *, synced: bool) -> None:
-        """A killed save may have renamed its manifest and not synced it: then the disk's one names the older data."""
-        names = [n for n in os.listdir(self.path) if (DATA.match(n) and n != kept) or _LEFTOVER.match(n)]
+    def _take_lock(self) -> bool:
+        """Whether no other save can be under way; some network file systems cannot tell."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it") from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            return False
+        return True
+
+    def _clean(self, kept: str | None, *, synced: bool) -> None:
+        """Remove what is not `kept`: the previous data, and, where no other save can be under way, all remains.
+
+        A killed save may have renamed its manifest and not synced it: then the one on disk names the older data.
+        """
+        ours = [name for name in os.listdir(self.path) if DATA.match(name) or _LEFTOVER.match(name)]
+        names = [name for name in ours if name != kept and (self._is_alone or name == self._previous)]
         if names and not synced:
             _files().sync_directory(self.path)
         for name in names:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import jax
@@ -115,7 +116,7 @@ def _is_on_accelerator(value: Any) -> bool:
 def _leaf(path: tuple[str, ...], value: Any, file: int | None) -> Leaf:
     if not isinstance(value, (np.ndarray, jax.Array)):
         return Leaf(path, file=file, is_hex=_is_huge(value))
-    dtype, shape = value.dtype.name, tuple(value.shape)
+    dtype, shape = _dtype_name(value.dtype), tuple(value.shape)
     if file is not None:
         return Leaf(path, dtype, shape, file)
     return Leaf(path, dtype, shape, chunks=chunk_shape(_shard_shape(value), value.dtype.itemsize, CHUNK_BYTES))
@@ -127,9 +128,10 @@ def _is_huge(value: Any) -> bool:
 
 def _is_small(value: Any, path: tuple[str, ...]) -> bool:
     _check_dtype(value, path)
-    if value.size == 0:
+    size = value.nbytes
+    if size == 0:
         return True
-    if value.nbytes >= SMALL_BYTES:
+    if size >= SMALL_BYTES:
         return False
     return isinstance(value, np.ndarray) or value.is_fully_addressable or _first_has_all(value)
 
@@ -166,17 +168,23 @@ def _packs(values: dict[int, Any], small: dict[int, Any]) -> Iterator[Pack]:
     batch: dict[int, Any] = {}
     size = count = 0
     for number, value in small.items():
-        if batch and size + value.nbytes > PACK_BYTES:
+        more = value.nbytes
+        if batch and size + more > PACK_BYTES:
             yield Pack(f"small-{count}.msgpack", batch)
             batch, size, count = {}, 0, count + 1
         batch[number] = value
-        size += value.nbytes
+        size += more
     if batch:
         yield Pack(f"small-{count}.msgpack", batch)
 
 
+@cache  # numpy works the name out anew each time
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype.name)
+
+
 def _check_dtype(value: Any, path: tuple[str, ...]) -> None:
-    if value.dtype.name not in BY_NAME:
+    if _dtype_name(value.dtype) not in BY_NAME:
         advice = "; declare the field Key[Array, ...]" if value.dtype.name.startswith("key<") else ""
         raise TreatyError(f"expected an array of numbers, got {value.dtype} at {show_keys(path)}{advice}")
 

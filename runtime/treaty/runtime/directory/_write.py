@@ -56,20 +56,6 @@ def write(place: Place, plan: Plan, team: Team) -> None:
     team.agree("commit", commit)
 
 
-def array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorStore:
-    """One array, opened by what the manifest says: a missing chunk is an error, and zeros are stored like the rest."""
-    spec = {
-        "driver": "zarr3",
-        "kvstore": {**place.kvstore, "path": f"{place.kvstore['path']}{data}/{number}/"},
-        "metadata": array_metadata(leaf),
-        "open": True,
-        "assume_metadata": True,
-        "store_data_equal_to_fill_value": True,
-        "fill_missing_data_reads": False,
-    }
-    return ts.open(spec, context=context()).result()
-
-
 def _begin(place: Place) -> str:
     data = f"data-{secrets.token_hex(8)}"
     place.begin()
@@ -86,6 +72,20 @@ def _inside(place: Place, data: str) -> ts.KvStore:
     return ts.KvStore.open(spec, context=context()).result()
 
 
+def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorStore:
+    """One array, opened by what the manifest says: a missing chunk is an error, and zeros are stored like the rest."""
+    spec = {
+        "driver": "zarr3",
+        "kvstore": {**place.kvstore, "path": f"{place.kvstore['path']}{data}/{number}/"},
+        "metadata": array_metadata(leaf),
+        "open": True,
+        "assume_metadata": True,
+        "store_data_equal_to_fill_value": True,
+        "fill_missing_data_reads": False,
+    }
+    return ts.open(spec, context=context()).result()
+
+
 def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, tuple[File, ...]]:
     kvstore = _inside(place, data)
     queue = _Queue()
@@ -95,7 +95,7 @@ def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, 
         for piece in plan.pieces:
             leaf = plan.leaves[piece.leaf]
             if piece.leaf not in stores:
-                stores[piece.leaf] = array_store(place, data, piece.leaf, leaf)
+                stores[piece.leaf] = _array_store(place, data, piece.leaf, leaf)
             _write_piece(stores[piece.leaf], leaf, piece, queue, sums.setdefault(piece.leaf, {}))
         if team.index != 0:
             queue.add(kvstore.write(_part(team.index), json.dumps(sums).encode()), 0, "its checksums")

@@ -23,6 +23,7 @@ HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
 
 CHUNK_BYTES: Final = 2**30  # Flax splits larger arrays, since MessagePack has no length over 2**32
+MAX_DEPTH: Final = 256  # far above any real tree; three calls a level are still far below Python's limit
 NDARRAY: Final = 1
 COMPLEX: Final = 2
 SCALAR: Final = 3
@@ -43,6 +44,7 @@ def join(pieces: list[Any]) -> bytes:
 class _Encoder:
     def __init__(self, chunk_bytes: int, runs: Mapping[int, Run]) -> None:
         self.out: list[Piece] = []
+        self.depth = 0
         self.chunk_bytes = chunk_bytes
         self.runs = runs
         self.pack = msgpack.Packer(default=_extension, strict_types=True, autoreset=True).pack
@@ -63,6 +65,7 @@ class _Encoder:
 
     def mapping(self, state: dict[Any, Any]) -> None:
         self.out.append(_map_head(len(state)))
+        self.enter()
         for key, value in state.items():
             self.out.append(_key(key) if type(key) is str else self.pack(key))
             if type(value) is np.ndarray and value.nbytes <= self.chunk_bytes:
@@ -72,15 +75,23 @@ class _Encoder:
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(value)
+        self.depth -= 1
+
+    def enter(self) -> None:
+        if self.depth >= MAX_DEPTH:
+            raise ValueError(f"expected at most {MAX_DEPTH} levels, got more")
+        self.depth += 1
 
     def sequence(self, items: list[Any]) -> None:
         self.out.append(_list_head(len(items)))
+        self.enter()
         for item in items:
             if isinstance(item, (np.ndarray, jax.Array)):  # Flax never splits these
                 array = host_array(item)
                 self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
             else:
                 self.value(item)
+        self.depth -= 1
 
     def array(self, array: HostArray) -> None:
         if array.nbytes > self.chunk_bytes:

@@ -1,0 +1,226 @@
+"""One item of an Orbax checkpoint as a state dict: `_METADATA` says what is where, TensorStore opens the arrays.
+
+An array is stored under its keys joined with dots, in OCDBT or as a directory; strings share `_strings.json`; what is
+empty is in the metadata alone. The words of a PRNG key are an array, its implementation is in `array_metadatas/`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import tensorstore as ts
+from attrs import frozen
+
+from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_path
+from treaty.runtime._lazy import LazyArray
+from treaty.runtime._lazy_restore import StoredScalar
+from treaty.runtime.formats._orbax_find import METADATA, read_json
+from treaty.schema.dtypes import KEY_IMPLS
+
+MANIFEST: Final = "manifest.ocdbt"
+STRINGS: Final = "_strings.json"
+ARRAY_METADATA: Final = "array_metadatas"
+KEY_IMPL: Final = "random_key_impl"
+FAILURES: Final = (ValueError, OSError, LookupError, RuntimeError)  # what TensorStore raises
+_EMPTY: Final[Mapping[str, Any]] = {"None": None, "Dict": {}, "List": {}, "Tuple": {}, "NamedTuple": {}}
+_ARRAYS: Final = ("jax.Array", "np.ndarray", "scalar")
+_DEPTH: Final = 400
+_BYTES: Final = 2**62  # no array is larger
+
+
+@frozen
+class _Entry:
+    path: tuple[str, ...]
+    kind: str
+    write_shape: tuple[int, ...] | None
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+def read_item(item: Path) -> dict[str, Any]:
+    """The state dict of an item; only metadata, strings and Python scalars are read."""
+    metadata = read_json(item / METADATA)
+    entries = sorted(_entries(metadata, item), key=lambda entry: entry.kind in _EMPTY)
+    tree: dict[str, Any] = {}
+    for entry, leaf in _leaves(item, metadata, entries):
+        _insert(tree, entry, leaf)
+    return tree
+
+
+def _entries(metadata: dict[str, Any], item: Path) -> Iterator[_Entry]:
+    try:
+        for one in metadata["tree_metadata"].values():
+            value, keys = one["value_metadata"], one["key_metadata"]
+            path = tuple(key["key"] for key in keys)
+            shape = value.get("write_shape")
+            entry = _Entry(path, value["value_type"], None if shape is None else tuple(shape))
+            sound = all(type(key) is str for key in (*path, entry.kind)) and all(type(n) is int for n in shape or ())
+            if not path or len(path) > _DEPTH or not sound:
+                raise ValueError(str(one)[:80])
+            yield entry
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CorruptCheckpointError(
+            f"expected keys and values of leaves, got {error!r} in {item / METADATA}"
+        ) from None
+
+
+def _leaves(item: Path, metadata: dict[str, Any], entries: list[_Entry]) -> Iterator[tuple[_Entry, Any]]:
+    arrays = {entry.name: entry for entry in entries if entry.kind in _ARRAYS}
+    strings = read_json(item / STRINGS) if any(entry.kind == "string" for entry in entries) else {}
+    impls = _key_impls(item)
+    store = _Store.of(item, metadata)
+    opening = {name: store.open(entry) for name, entry in arrays.items()}
+    for entry in entries:
+        if entry.kind in _EMPTY:
+            yield entry, {} if _EMPTY[entry.kind] is not None else None
+        elif entry.kind == "string":
+            yield entry, _string(strings, entry, item)
+        elif arrays.get(entry.name) is entry:
+            yield entry, _array(entry, opening[entry.name], impls.get(entry.name))
+        elif entry.kind in _ARRAYS:
+            other = show_path(arrays[entry.name].path)
+            raise CorruptCheckpointError(
+                f"expected arrays of their own, got one for {show_path(entry.path)} and {other}"
+            )
+        else:
+            raise CorruptCheckpointError(
+                f"expected an array, a scalar or a string, got {entry.kind[:80]!r} at {show_path(entry.path)}"
+            )
+
+
+@frozen
+class _Store:
+    """How the arrays of an item are opened."""
+
+    base: dict[str, Any]
+    driver: str
+    ocdbt: bool
+    strict: bool
+    context: Any
+
+    @classmethod
+    def of(cls, item: Path, metadata: dict[str, Any]) -> "_Store":
+        ocdbt = metadata.get("use_ocdbt")
+        ocdbt = (item / MANIFEST).exists() if ocdbt is None else bool(ocdbt)
+        if ocdbt and not (item / MANIFEST).exists():
+            raise IncompleteCheckpointError(f"expected {MANIFEST}, got nothing in {item}")
+        return cls(
+            base={"driver": "file", "path": f"{item.absolute()}/"},
+            driver="zarr3" if metadata.get("use_zarr3") else "zarr",
+            ocdbt=ocdbt,
+            # Where all was stored, a chunk that is not there is lost. Older Orbax left out chunks of zeros.
+            strict=metadata.get("store_array_data_equal_to_fill_value") is True,
+            context=ts.Context(
+                {"cache_pool": {"total_bytes_limit": 0}, "cache_pool#ocdbt": {"total_bytes_limit": 10**8}}
+            ),
+        )
+
+    def open(self, entry: _Entry) -> Any:
+        if self.ocdbt:
+            kvstore = {"driver": "ocdbt", "base": self.base, "path": f"{entry.name}/", "cache_pool": "cache_pool#ocdbt"}
+        else:
+            if entry.name.startswith("/") or any(part in ("", ".", "..") for part in entry.name.split("/")):
+                raise CorruptCheckpointError(f"expected a place below the checkpoint, got {show_path(entry.path)}")
+            kvstore = {"driver": "file", "path": f"{self.base['path']}{entry.name}/"}
+        spec = {"driver": self.driver, "kvstore": kvstore, "fill_missing_data_reads": not self.strict}
+        try:
+            return ts.open(spec, read=True, open=True, context=self.context)
+        except FAILURES as error:
+            raise _failure(error, entry.path) from None
+
+
+def _array(entry: _Entry, opening: Any, impl: Any) -> Any:
+    try:
+        store = opening.result()
+    except FAILURES as error:
+        raise _failure(error, entry.path) from None
+    shape, dtype = tuple(store.shape), store.dtype.numpy_dtype
+    if math.prod(shape) * dtype.itemsize > _BYTES:
+        raise CorruptCheckpointError(f"expected an array, got {dtype}{list(shape)} at {show_path(entry.path)}")
+    part = entry.write_shape
+    if part is not None and (len(part) != len(shape) or any(a > b for a, b in zip(part, shape, strict=True))):
+        raise CorruptCheckpointError(
+            f"expected an array with parts of {list(part)}, got {list(shape)} at {show_path(entry.path)}"
+        )
+    if entry.kind == "scalar":
+        if shape:
+            raise CorruptCheckpointError(f"expected a scalar, got {dtype}{list(shape)} at {show_path(entry.path)}")
+        reading = store.read()
+        return StoredScalar(shape, dtype, lambda: _result(reading, entry.path))
+    array = LazyArray(shape, dtype, lambda: _read(store, shape, dtype, entry.path))
+    if impl is None:
+        return array
+    if type(impl) is not str or impl not in KEY_IMPLS or dtype != np.uint32 or shape[-1:] != (KEY_IMPLS[impl],):
+        raise CorruptCheckpointError(
+            f"expected words of a PRNG key, got {dtype}{list(shape)} for {str(impl)[:40]!r} at {show_path(entry.path)}"
+        )
+    return {"impl": impl, "data": array}
+
+
+def _read(store: Any, shape: tuple[int, ...], dtype: Any, path: tuple[str, ...]) -> Any:
+    try:
+        out = np.empty(shape, dtype)
+    except MemoryError:
+        raise CorruptCheckpointError(
+            f"expected an array that fits in memory, got {dtype}{list(shape)} at {show_path(path)}"
+        ) from None
+    _result(ts.array(out).write(store), path)
+    return out
+
+
+def _result(future: Any, path: tuple[str, ...]) -> Any:
+    try:
+        return future.result()
+    except FAILURES as error:
+        raise _failure(error, path) from None
+
+
+def _failure(error: Exception, path: tuple[str, ...]) -> Exception:
+    if "NOT_FOUND" in str(error):
+        return IncompleteCheckpointError(
+            f"expected an array, got nothing or only part of it at {show_path(path)}: {error}"
+        )
+    return CorruptCheckpointError(f"expected an array, got bytes that are none at {show_path(path)}: {error}")
+
+
+def _key_impls(item: Path) -> dict[str, str]:
+    """Implementations of the PRNG keys among the arrays. Each process wrote a file; older Orbax wrote none."""
+    impls: dict[str, str] = {}
+    directory = item / ARRAY_METADATA
+    for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+        try:
+            for one in read_json(file)["array_metadatas"]:
+                array = one["array_metadata"]
+                if array.get("ext_metadata"):
+                    impls[array["param_name"]] = array["ext_metadata"][KEY_IMPL]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CorruptCheckpointError(f"expected metadata of arrays, got {error!r} in {file}") from None
+    return impls
+
+
+def _string(strings: Any, entry: _Entry, item: Path) -> str:
+    """Strings are found by JSON pointer, so that a slash in a key is a level of its own."""
+    found = strings
+    for key in entry.name.split("/"):
+        found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    if not isinstance(found, str):
+        kind = "nothing" if found is None else type(found).__name__
+        raise IncompleteCheckpointError(f"expected a string, got {kind} at {show_path(entry.path)} in {item / STRINGS}")
+    return found
+
+
+def _insert(tree: dict[str, Any], entry: _Entry, leaf: Any) -> None:
+    node = tree
+    for key in entry.path[:-1]:
+        node = node.setdefault(key, {})
+        if type(node) is not dict:
+            raise CorruptCheckpointError(f"expected one value a place, got two on the way to {show_path(entry.path)}")
+    key = entry.path[-1]
+    if key not in node:
+        node[key] = leaf
+    elif entry.kind not in _EMPTY or type(node[key]) is not dict:  # a partial save leaves the empty node it filled
+        raise CorruptCheckpointError(f"expected one value a place, got two at {show_path(entry.path)}")

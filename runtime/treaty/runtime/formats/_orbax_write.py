@@ -1,0 +1,189 @@
+"""Writing Orbax's layout: one item, OCDBT and zarr3, under a temporary name until all of it is on the disk."""
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import numpy as np
+import tensorstore as ts
+
+from treaty.runtime._errors import InvalidArgumentError, show_path
+from treaty.runtime._files import sync_directory
+from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, STEP_METADATA, TEMPORARY
+from treaty.runtime.formats._orbax_read import ARRAY_METADATA, FAILURES, KEY_IMPL, STRINGS
+from treaty.runtime.formats._orbax_tree import Leaf
+from treaty.schema import TreatyError
+
+_CHUNK: Final = 32 * 2**20  # bytes of an array that are stored, and can be read, as one
+_BATCH: Final = 64 * 2**20  # bytes that are held until their commit
+_HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler"
+
+
+def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
+    """All of it or nothing is at `path` afterwards, also after a power cut."""
+    if os.path.lexists(path):
+        raise TreatyError(f"expected a path that is free, got {path}, which is there; remove it first")
+    started = time.time_ns()
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f"{place.name}{TEMPORARY}-{secrets.token_hex(6)}")
+    strings = _strings(leaves)
+    temporary.mkdir()
+    try:
+        _write_arrays(temporary, [leaf for leaf in leaves if leaf.value is not None and leaf.kind != "string"])
+        if strings:
+            _write_json(temporary / STRINGS, strings)
+        keys = [leaf for leaf in leaves if leaf.impl is not None]
+        if keys:
+            (temporary / ARRAY_METADATA).mkdir()
+            _write_json(temporary / ARRAY_METADATA / "process_0", {"array_metadatas": list(map(_array_metadata, keys))})
+            _write_json(temporary / "_sharding", dict(map(_sharding, keys)))
+        _write_json(temporary / METADATA, _metadata(leaves))
+        _write_json(temporary / STEP_METADATA, _step_metadata(started))
+        _write(temporary / COMMITTED, f"Checkpoint commit was successful to {path}".encode())
+        for directory, _, _ in os.walk(temporary):
+            sync_directory(Path(directory))
+        temporary.rename(place)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_directory(place.parent)
+
+
+def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
+    """In batches that are one commit of OCDBT each; an array larger than one is written alone, chunk by chunk."""
+    context = ts.Context({"cache_pool": {"total_bytes_limit": 0}})
+    base = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory.absolute()}/"}}
+    batch, held = ts.Transaction(), 0
+    for leaf in leaves:
+        array = _host(leaf)
+        spec = _spec(base, leaf, array)
+        try:
+            if array.nbytes > _BATCH:
+                large = ts.open(spec, create=True, context=context).result()
+                large.write(array, can_reference_source_data_indefinitely=True).result()
+                continue
+            held += array.nbytes
+            if held > _BATCH:
+                _commit(batch)
+                batch, held = ts.Transaction(), array.nbytes
+            small = ts.open(spec, create=True, context=context, transaction=batch).result()
+            small.write(array).result()
+        except FAILURES as error:
+            raise TreatyError(
+                f"expected to write {array.dtype}{list(array.shape)}, got {error} at {show_path(leaf.path)}"
+            ) from error
+    _commit(batch)
+
+
+def _commit(batch: Any) -> None:
+    try:
+        batch.commit_sync()
+    except FAILURES as error:
+        raise TreatyError(f"expected to write arrays, got {error}") from error
+
+
+def _spec(base: dict[str, Any], leaf: Leaf, array: Any) -> dict[str, Any]:
+    return {
+        "driver": "zarr3",
+        "kvstore": {**base, "path": f"{leaf.name}/"},
+        "metadata": {
+            "shape": array.shape,
+            "data_type": ts.dtype(array.dtype).name,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": _chunk(array)}},
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        },
+        "store_data_equal_to_fill_value": True,
+    }
+
+
+def _host(leaf: Leaf) -> Any:
+    value = leaf.value
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        raise InvalidArgumentError(f"expected an array of this process, got one of several at {show_path(leaf.path)}")
+    array = np.asarray(value if isinstance(value, (jax.Array, np.ndarray, np.generic)) else value.read())
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _chunk(array: Any) -> list[int]:
+    """As many whole rows as fit; of larger rows one at a time, in parts."""
+    chunk = []
+    inner = array.nbytes
+    for size in array.shape:
+        inner //= max(size, 1)
+        chunk.append(max(1, min(size, _CHUNK // max(inner, 1))))
+    return chunk
+
+
+def _metadata(leaves: Sequence[Leaf]) -> dict[str, Any]:
+    return {
+        "tree_metadata": {str(leaf.path): _leaf_metadata(leaf) for leaf in leaves},
+        "use_ocdbt": True,
+        "use_zarr3": True,
+        "store_array_data_equal_to_fill_value": True,
+        "custom_metadata": None,
+    }
+
+
+def _leaf_metadata(leaf: Leaf) -> dict[str, Any]:
+    return {
+        "key_metadata": [{"key": key, "key_type": key_type} for key, key_type in leaf.keys],
+        "value_metadata": {"value_type": leaf.kind, "skip_deserialize": leaf.value is None},
+    }
+
+
+def _array_metadata(leaf: Leaf) -> dict[str, Any]:
+    shape = list(leaf.value.shape)
+    said = {"param_name": leaf.name, "write_shape": shape, "chunk_shape": shape, "ext_metadata": {KEY_IMPL: leaf.impl}}
+    return {"array_metadata": said}
+
+
+def _sharding(leaf: Leaf) -> tuple[str, str]:
+    """Orbax makes keys jax arrays only, and without a target wants to be told where; other arrays come back as numpy."""
+    device = jax.local_devices()[0]
+    said = {"sharding_type": "SingleDeviceSharding", "device_str": str(device)}
+    return base64.b64encode(leaf.name.encode()).decode(), json.dumps(said)
+
+
+def _step_metadata(started: int) -> dict[str, Any]:
+    return {
+        "item_handlers": _HANDLER,
+        "metrics": {},
+        "performance_metrics": {},
+        "init_timestamp_nsecs": started,
+        "commit_timestamp_nsecs": time.time_ns(),
+        "custom_metadata": {},
+    }
+
+
+def _strings(leaves: Sequence[Leaf]) -> dict[str, Any]:
+    """Strings by JSON pointer: Orbax makes a slash in a key a level of its own."""
+    tree: dict[str, Any] = {}
+    for leaf in leaves:
+        if leaf.kind != "string":
+            continue
+        *above, last = leaf.name.split("/")
+        node: Any = tree
+        for key in above:
+            node = node.setdefault(key, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or last in node or "~" in leaf.name:
+            raise InvalidArgumentError(f"expected a key that is a JSON pointer of its own, got {show_path(leaf.path)}")
+        node[last] = leaf.value
+    return tree
+
+
+def _write_json(path: Path, data: object) -> None:
+    _write(path, json.dumps(data).encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,72 @@
+"""Orbax checkpoints, read and written without Orbax: every layout of its releases in, OCDBT with zarr3 out."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from treaty.runtime._lazy_restore import python_scalars, restore_tree
+from treaty.runtime._state_dict import Into
+from treaty.runtime.formats._orbax_find import find_item
+from treaty.runtime.formats._orbax_read import read_item
+from treaty.runtime.formats._orbax_tree import leaves_of
+from treaty.runtime.formats._orbax_write import write_item
+
+_T = TypeVar("_T")
+_PathLike = str | os.PathLike[str]
+
+
+def read_tree(path: _PathLike, *, step: int | None = None, item: str | None = None) -> dict[str, Any]:
+    """The state dict of an item: sequences by "0", "1", …, arrays as LazyArray, PRNG keys as {"impl", "data"}.
+
+    `path` is the item, a step with one item or with the one that `item` names, or a CheckpointManager's directory, of
+    which the last committed step is taken unless `step` is given.
+    """
+    tree: dict[str, Any] = python_scalars(read_item(find_item(Path(path), step, item)))
+    return tree
+
+
+@overload
+def restore(
+    path: _PathLike,
+    cls: type[_T],
+    *,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
+    step: int | None = None,
+    item: str | None = None,
+) -> _T: ...
+@overload
+def restore(
+    path: _PathLike,
+    cls: _T,
+    *,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
+    step: int | None = None,
+    item: str | None = None,
+) -> _T: ...
+def restore(
+    path: _PathLike,
+    cls: Any,
+    *,
+    dims: Mapping[str, int] | None = None,
+    into: Into | None = None,
+    step: int | None = None,
+    item: str | None = None,
+) -> Any:
+    """Build `cls`, a class, generic alias or template, from what Orbax or `write` stored.
+
+    Every mismatch is raised before an array is read. The schema decides what Orbax leaves open: whether an item was a
+    tuple or a list, a scalar a Python number or an array, None an empty NamedTuple.
+    """
+    return restore_tree(read_item(find_item(Path(path), step, item)), cls, dims, into)
+
+
+def write(path: _PathLike, state: object, *, cls: Any = None) -> None:
+    """Write an instance, or a tree of dicts, lists, tuples, arrays and Python values, as an item for Orbax.
+
+    `path` must be free; it is there as a whole or not at all. With `cls` a state dict is checked, and its sequences are
+    sequences to Orbax too. Every chunk has a checksum, which Orbax verifies when it reads.
+    """
+    write_item(Path(path), leaves_of(state, cls))
