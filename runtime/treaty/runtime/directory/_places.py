@@ -128,7 +128,9 @@ class Local:
 
     def abandon(self, data: str | None) -> None:
         try:
-            if data is not None and data.encode() not in (self.manifest() or b""):  # it may have failed after the rename
+            if data is not None and data.encode() not in (
+                self.manifest() or b""
+            ):  # it may have failed after the rename
                 shutil.rmtree(self.path / data, ignore_errors=True)
         except OSError:
             pass  # why the save failed is being told; the next one removes what is left
