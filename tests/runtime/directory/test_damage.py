@@ -124,8 +124,11 @@ def test_an_extra_file_is_reported(name: str, checkpoint: Path) -> None:
 def test_all_damage_is_reported_at_once(checkpoint: Path) -> None:
     _flip(chunk_of(checkpoint, "params.embed"))
     _flip(chunk_of(checkpoint, "params.blocks.1.up.kernel"))
+    _flip(next(checkpoint.glob("data-*/small-0.msgpack")))
+    _flip(next(checkpoint.glob("data-*/values.msgpack")))
     with pytest.raises(CorruptCheckpointError) as raised:
         verify(checkpoint)
+    assert len(str(raised.value).splitlines()) == 5
     assert "at $.params.embed" in str(raised.value)
     assert "at $.params.blocks[1].up.kernel" in str(raised.value)
 

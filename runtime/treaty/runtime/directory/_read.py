@@ -24,6 +24,7 @@ _T = TypeVar("_T")
 THREADS: Final = 4
 _ALIGNMENT: Final = 64  # JAX takes host memory over without a copy where it is aligned like this
 _SHOWN: Final = 20
+_ABSENT: Final = -1  # in place of a size; None is one that the store does not tell
 _HEX: Final = re.compile(r"-?0x[0-9a-f]+\Z")
 
 
@@ -75,18 +76,18 @@ class Reader:
         found = dict(self.place.sizes(self.manifest.data))
         problems = []
         for index, file in enumerate(self.manifest.files):
-            size = found.pop(file.name, None) if file.name in found else -1
+            size = found.pop(file.name, _ABSENT)
             if index in needed and size not in (None, file.size):
                 problems.append(_wrong_size(file.name, file.size, size))
         for name, content in metadata_files(leaves):
-            size = found.pop(name, None) if name in found else -1
+            size = found.pop(name, _ABSENT)
             if size not in (None, len(content)):
                 problems.append(_wrong_size(name, len(content), size))
         for number, leaf in enumerate(leaves):
             if leaf.is_chunked:
                 for _, chunk, _ in chunk_starts(leaf):
                     name = f"{number}/{chunk}"
-                    size = found.pop(name, None) if name in found else -1
+                    size = found.pop(name, _ABSENT)
                     if number in wanted and size not in (None, leaf.chunk_bytes):
                         problems.append(f"{_wrong_size(name, leaf.chunk_bytes, size)} at {show_keys(leaf.path)}")
         problems += [f"expected no other files, got {name}{self._owner(name)}" for name in sorted(found)]
@@ -226,4 +227,4 @@ def _described(leaf: Leaf) -> str:
 
 
 def _wrong_size(name: str, expected: int, got: int | None) -> str:
-    return f"expected {expected} bytes, got {'nothing' if got == -1 else got} in {name}"
+    return f"expected {expected} bytes, got {'nothing' if got == _ABSENT else got} in {name}"

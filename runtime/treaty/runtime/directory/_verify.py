@@ -5,6 +5,7 @@ from typing import Any
 import jax
 from attrs import frozen
 
+from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._explain import explain
 from treaty.runtime.directory._manifest import Manifest, nest
 from treaty.runtime.directory._places import PathLike, Place, place_of
@@ -31,18 +32,24 @@ def _verify(place: Place, manifest: Manifest, progress: bool | None) -> Verified
     total = sum(leaf.nbytes for leaf in manifest.leaves)
     with progress_bar("verify", total, progress) as advance, Reader(place, manifest, advance) as reader:
         reader.check_files(range(len(manifest.leaves)))
+        problems = reader.check_metadata()
         tree: list[tuple[tuple[str, ...], Any]] = []
         for index in range(len(manifest.files)):
             numbers = [number for number, leaf in enumerate(manifest.leaves) if leaf.file == index]
-            tree += [(manifest.leaves[number].path, value) for number, value in reader.pack(index, numbers).items()]
-        problems = reader.check_metadata()
+            try:
+                values = reader.pack(index, numbers)
+            except CorruptCheckpointError as error:
+                problems += str(error).splitlines()[1:]
+            else:
+                tree += [(manifest.leaves[number].path, value) for number, value in values.items()]
         make: Any = jax.ShapeDtypeStruct
         for number, leaf in enumerate(manifest.leaves):
             if leaf.is_chunked:
                 assert leaf.dtype is not None
                 problems += reader.check_chunks(number)
                 tree.append((leaf.path, make(leaf.shape, NUMPY[leaf.dtype])))
-        problems += map(str, explain(manifest.schema, nest(tree)))
+        if not problems:
+            problems += map(str, explain(manifest.schema, nest(tree)))
     if problems:
         raise corrupt(place, problems)
     return Verified(place.where, len(manifest.leaves), total)
