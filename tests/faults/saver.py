@@ -20,8 +20,12 @@ _ROOT = Path(__file__).parents[2]
 class Outcome:
     ended: Literal["saved", "failed", "killed"]
     message: str
-    calls: tuple[Call, ...]  # that changed files; the last one of a killed save was not made
+    calls: tuple[Call, ...]  # that change files, with the one before which it was killed
     retried: str = ""  # how it went when the same process tried again
+
+    @property
+    def made(self) -> tuple[Call, ...]:
+        return self.calls[:-1] if self.ended == "killed" else self.calls
 
 
 class Saver:

@@ -18,10 +18,10 @@ def test_a_power_cut_leaves_the_last_committed_checkpoint(how: How, old: bool, s
     for moment in some(total, 4):
         trial = Trial(saver, disk.mounted, how, old)
         outcome = trial.save(NEW, cut_at=moment)
-        if outcome.ended != "killed":
+        if outcome.ended != "killed":  # threads take turns: it may make a call less than the first time
             images.cut_power(disk.mounted)
         disk.power_on_again()
-        trial.check(_possible(trial, outcome.calls[:-1]), f"cut before {outcome.calls[-1]}, call {moment}")
+        trial.check(_possible(trial, outcome.made), f"cut before {outcome.calls[-1]}, call {moment}")
 
 
 @both
