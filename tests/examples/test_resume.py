@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from examples.resume.train import EVERY
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -24,6 +26,9 @@ def test_a_run_that_is_killed_and_resumed_on_other_devices_ends_with_the_same_bi
     assert done.returncode == 0, done.stdout + done.stderr
     begun = re.findall(r"^begin at step (\d+), devices: (\d+)$", done.stdout, re.MULTILINE)
     assert [devices for _, devices in begun] == ["4", "2", "1", "8"]
-    assert 0 == int(begun[0][0]) < int(begun[1][0]) < int(begun[2][0]) < int(begun[3][0])  # from what was committed
+    steps = [int(step) for step, _ in begun]
+    assert steps[0] == 0
+    assert steps == sorted(steps)  # how far each came depends on the moment it was killed
+    assert not any(step % EVERY for step in steps)
     assert done.stdout.count("SIGKILL") == 3
     assert "step-000024 and step-000024: 37 of 37 arrays have the same bits" in done.stdout
