@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check compat bench coverage clean
+.PHONY: demo test check compat faults bench coverage clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -20,6 +20,10 @@ check: $(READY)
 # Flax's own tests of flax.serialization, from the source release of the Flax that is installed, run against ours.
 compat: $(READY)
 	$(BIN)/python -m tests.compat.flax_suite
+
+# Kills, power cuts, full disks and input/output errors at every moment of a save. Needs root, strace, e2fsprogs, xfsprogs.
+faults: $(READY)
+	TREATY_FAULTS=every $(BIN)/python -m pytest tests/faults $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ARGS)

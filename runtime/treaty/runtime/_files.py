@@ -9,7 +9,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeAlias
 
@@ -40,8 +40,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[int]:
         finally:
             os.close(descriptor)
         os.replace(temporary, place)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(place)  # a full disk does not say which file it had no room for
         raise
     sync_directory(place.parent)
 

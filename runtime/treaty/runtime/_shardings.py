@@ -12,7 +12,7 @@ from treaty.runtime._abstract import abstract
 from treaty.runtime._axes import Declared, Keys, as_state, declared_arrays
 from treaty.runtime._errors import show_keys
 from treaty.runtime._registry import codec_of_class
-from treaty.schema import Schema, TreatyError
+from treaty.schema import Schema, TreatyError, ir
 
 _T = TypeVar("_T")
 _Axis: TypeAlias = str | tuple[str, ...] | None
@@ -121,7 +121,7 @@ def _check_names(rules: NameRules, arrays: Mapping[Keys, Declared], mesh: Mesh) 
 def _named_spec(declared: Declared, rules: NameRules) -> PartitionSpec:
     used: set[str] = set()
     spec: list[_Axis] = []
-    for names in declared.axes:
+    for names in declared.axes[:-1] if isinstance(declared.type, ir.Key) else declared.axes:  # keys, not their words
         rule = next((rules[name] for name in names if name in rules), None)
         free = () if used.intersection(_tuple(rule)) else _tuple(rule)
         used.update(free)

@@ -46,7 +46,7 @@ STEPS = [
 def test_a_failure_at_any_step_keeps_what_was_committed(
     owner: Any, name: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def stop(*_: Any) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise Stop
 
     with monkeypatch.context() as patch:

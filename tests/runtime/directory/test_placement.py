@@ -67,11 +67,20 @@ def test_shardings_are_an_instance_of_the_class(checkpoint: Path) -> None:
     assert isinstance(found, Train)
     assert found.params.embed == NamedSharding(mesh(4, 2), P("data", None))
     assert found.params.blocks[1].down.kernel == NamedSharding(mesh(4, 2), P("model", None))
-    assert found.rng == NamedSharding(mesh(4, 2), P(None, None))
+    assert found.rng == NamedSharding(mesh(4, 2), P(None))  # of the keys, not of the words they are stored as
     assert found.lr is None
     assert bits(restore(checkpoint, Train, shardings=found)) == bits(train(1))
     jitted = jax.jit(lambda params: params, out_shardings=found.params)
     assert jitted(train(1).params).embed.sharding == found.params.embed
+
+
+@pytest.mark.parametrize(("rules", "spec"), [({"vocab": "data"}, P(None)), ({"streams": "data"}, P("data"))])
+def test_shardings_place_prng_keys_in_a_step(rules: Any, spec: Any, checkpoint: Path) -> None:
+    found: Any = shardings(Train, mesh(4, 2), rules, DIMS)
+    restored = restore(checkpoint, Train, mesh=mesh(4, 2), rules=rules)
+    split = jax.jit(lambda keys: keys, out_shardings=found.rng)(restored.rng)
+    assert split.sharding == NamedSharding(mesh(4, 2), spec)
+    assert bits(split) == bits(train(1).rng)
 
 
 def test_a_dim_is_known_by_its_own_name_and_by_those_above_it(checkpoint: Path) -> None:

@@ -115,7 +115,7 @@ class Local:
             content = self.manifest()
             self._previous = None if content is None else data_of(content)
             if content is None or self._previous is not None:  # of a damaged manifest it is not known what it named
-                self._clean(self._previous)
+                self._clean(self._previous, synced=False)
         except BaseException:
             self._release()
             raise
@@ -128,13 +128,18 @@ class Local:
         """TensorStore fsyncs every file and the directory it is in, but not where it enters a directory that it makes."""
         _files().sync_directory(self.path / data)
         _files().write_pieces(self.path / NAME, [manifest])
-        self._clean(data)
+        self._clean(data, synced=True)
         self._release()
 
     def abandon(self, data: str | None) -> None:
-        if data is not None and data.encode() not in (self.manifest() or b""):  # it may have failed after the rename
-            _remove(self.path / data)
-        self._release()
+        try:
+            committed = data is None or data.encode() in (self.manifest() or b"")  # it may have failed after the rename
+            if data is not None and not committed:
+                _remove(self.path / data)
+        except OSError:
+            pass  # why the save failed is being told; the next one removes what is left
+        finally:
+            self._release()
 
     def sizes(self, data: str) -> Mapping[str, int | None]:
         found: dict[str, int | None] = {}
@@ -195,13 +200,18 @@ class Local:
             return False
         return True
 
-    def _clean(self, kept: str | None) -> None:
-        """Remove what is not `kept`: the previous data, and, where no other save can be under way, all remains."""
-        for name in os.listdir(self.path):
-            is_remains = self._is_alone and (DATA.match(name) or _LEFTOVER.match(name))
-            if name != kept and (is_remains or name == self._previous):
-                folder = self.path / name
-                _remove(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
+    def _clean(self, kept: str | None, *, synced: bool) -> None:
+        """Remove what is not `kept`: the previous data, and, where no other save can be under way, all remains.
+
+        A killed save may have renamed its manifest and not synced it: then the one on disk names the older data.
+        """
+        ours = [name for name in os.listdir(self.path) if DATA.match(name) or _LEFTOVER.match(name)]
+        names = [name for name in ours if name != kept and (self._is_alone or name == self._previous)]
+        if names and not synced:
+            _files().sync_directory(self.path)
+        for name in names:
+            folder = self.path / name
+            _remove(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
 
     def _release(self) -> None:
         if self._lock >= 0:

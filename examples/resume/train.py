@@ -1,0 +1,79 @@
+"""Train, save in the background every few steps, and go on from the last committed step after a crash.
+
+python -m examples.resume.train runs/a --devices 8 --steps 24
+"""
+
+import argparse
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from examples.resume.model import RULES, first_state, make_step, mesh_of
+
+from treaty.runtime import IncompleteCheckpointError
+from treaty.runtime.directory import SaveHandle, inspect, restore, save_async
+from treaty.schema.library.transformer import TrainState
+
+EVERY = 4  # steps
+KEPT = 2  # checkpoints
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--devices", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=24)
+    arguments = parser.parse_args()
+    os.environ["XLA_FLAGS"] = xla_flags(arguments.devices)  # JAX reads them when it is first used
+    train(arguments.folder, arguments.devices, arguments.steps)
+
+
+def xla_flags(devices: int) -> str:
+    """So many devices of the CPU, so that this runs anywhere; the rest is so that all runs have the same bits, soon.
+
+    Devices share their threads, and a sum over threads has a part for each: one thread for a product. And little is won
+    by optimising what runs for a second.
+    """
+    flags = ["force_host_platform_device_count", "cpu_multi_thread_eigen", "backend_optimization_level"]
+    return " ".join(f"--xla_{flag}={value}" for flag, value in zip(flags, (devices, "false", 0), strict=True))
+
+
+def train(folder: Path, devices: int, steps: int) -> None:
+    mesh = mesh_of(devices)
+    found = committed(folder)
+    state = restore(found[-1], TrainState, mesh=mesh, rules=RULES) if found else first_state(mesh)
+    print(f"begin at step {state.step}, devices: {devices}", flush=True)
+    step = make_step(mesh)
+    saving: SaveHandle | None = None
+    for number in range(int(state.step) + 1, steps + 1):
+        state, loss = step(state)
+        print(f"step {number} loss {loss:.4f}", flush=True)
+        if number % EVERY == 0 or number == steps:
+            if saving is not None:
+                saving.result()  # raises if that save failed; and no more than one copy of the state is held
+            # The step donates the state, and may: save_async has its own copy when it returns.
+            saving = save_async(folder / f"step-{number:06}", state, metadata={"loss": float(loss)})
+            remove_old(folder)
+    if saving is not None:
+        saving.result()
+        remove_old(folder)
+
+
+def committed(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, oldest first. A save that was killed left a directory that is none."""
+    found = []
+    for path in sorted(folder.glob("step-*")):
+        with suppress(IncompleteCheckpointError):
+            inspect(path)
+            found.append(path)
+    return found
+
+
+def remove_old(folder: Path) -> None:
+    for path in committed(folder)[:-KEPT]:
+        shutil.rmtree(path)
+
+
+if __name__ == "__main__":
+    main()

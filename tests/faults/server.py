@@ -1,0 +1,113 @@
+"""A process that saves on request, each time in a fork of itself, so that hundreds of saves can be killed quickly.
+
+It has imported everything and never uses TensorStore itself, whose threads a fork would lose. Requests and answers are
+lines of JSON on standard input and output; `tests.faults.saver` is the other end.
+"""
+
+import json
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+
+import treaty.runtime
+from tests.faults import images, ptrace, states
+from treaty.runtime.directory import _plan, save, save_async
+from treaty.runtime.directory._write import write as write  # before the fork, with TensorStore
+
+_SAVES: Final[dict[str, Callable[[str, Any], None]]] = {
+    "save": save,
+    "save_async": lambda path, state: save_async(path, state).result(),
+    "msgpack": treaty.runtime.save,
+}
+_LINE: Final = 2000
+_PATIENCE: Final = 120  # seconds, after which a save that hangs is killed, which fails its test
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")  # Python and JAX warn of forks that lose threads; these are not needed here
+    jax.devices()
+    for name, value in states.LAYOUT.items():
+        setattr(_plan, name, value)
+    for line in sys.stdin:
+        print(json.dumps(_answer(json.loads(line))), flush=True)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    report = mmap.mmap(-1, 2 * _LINE + 2)  # shared with the child, who needs no system call to write here
+    wait, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(go)
+        _save(request, wait, report)
+    os.close(wait)
+    calls: list[ptrace.Call] = []
+    if "inject" in request:
+        _with_strace(pid, request, lambda: os.close(go))
+    else:
+        calls = ptrace.trace(pid, request["folder"], lambda: os.close(go), _stop(request))
+    attempts = report[:].rstrip(b"\0").decode().splitlines()
+    return {"attempts": attempts, "calls": [(call.name, call.paths) for call in calls]}
+
+
+def _save(request: dict[str, Any], wait: int, report: mmap.mmap) -> None:
+    state = states.run(request["seed"], request["d_in"])
+    os.read(wait, 1)  # until the parent closes its end
+    signal.alarm(_PATIENCE)
+    for _ in range(request["attempts"]):
+        try:
+            _SAVES[request["how"]](request["path"], state)
+            message = b"saved"
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}".encode()
+        report.write(b" ".join(message.splitlines())[:_LINE] + b"\n")
+        if message == b"saved":
+            break
+    os._exit(0)
+
+
+def _stop(request: dict[str, Any]) -> Callable[[ptrace.Call, int], bool]:
+    committed = False
+
+    def stop(call: ptrace.Call, number: int) -> bool:
+        nonlocal committed
+        if number != request["at"] and not (committed and request["at"] == ptrace.COMMITTED):
+            committed = call.name == "rename" and call.paths[1].endswith("treaty.json")
+            return False
+        if request["cut"]:
+            images.cut_power(request["folder"])
+        return True
+
+    return stop
+
+
+def _with_strace(pid: int, request: dict[str, Any], start: Callable[[], None]) -> None:
+    follow = ["--follow-forks"] if request["threads"] == "all" else []
+    faults = [part for inject in request["inject"] for part in ("--inject", inject)]
+    calls = ",".join(inject.partition(":")[0] for inject in request["inject"])
+    command = ["strace", *follow, f"--attach={pid}", "--output=/dev/null", f"--trace={calls}", *faults]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as strace:
+        while not _traced(pid, bool(follow)):
+            if strace.poll() is not None:
+                assert strace.stderr is not None
+                raise RuntimeError(f"strace: {strace.stderr.read()}")
+        start()
+        os.waitpid(pid, 0)
+
+
+def _traced(pid: int, threads: bool) -> bool:
+    for task in os.listdir(f"/proc/{pid}/task") if threads else [str(pid)]:
+        with open(f"/proc/{pid}/task/{task}/status") as status:
+            if any(line.startswith("TracerPid:\t0") for line in status):
+                return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What a power cut may lose by the letter of POSIX, which no file system here would: a save syncs all, and once."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.faults.places import NEW, NEXT, Trial, both
+from tests.faults.ptrace import COMMITTED, Call
+from tests.faults.saver import Saver
+
+
+@both
+def test_all_that_a_manifest_names_is_on_disk_before_it_is_renamed(old: bool, saver: Saver, tmp_path: Path) -> None:
+    trial = Trial(saver, tmp_path, "save", old)
+    calls = trial.save(NEW).calls
+    commit = trial.committed(calls)
+    assert commit is not None
+    temporary, manifest = calls[commit].paths
+    assert unsynced(calls[:commit]) == {f"{temporary} in {trial.path}"}
+    assert unsynced(calls[: commit + 2]) == set()
+    assert calls[commit + 1] == Call("fsync", (os.path.dirname(manifest),))
+
+
+@both
+def test_files_and_directories_are_synced_no_more_often_than_they_must(old: bool, saver: Saver, tmp_path: Path) -> None:
+    calls = Trial(saver, tmp_path, "save", old).save(NEW).calls
+    renamed = sum(call.name == "rename" for call in calls)  # each file: itself, and the directory where its name is new
+    made = len({os.path.dirname(call.paths[0]) for call in calls if call.name == "mkdir"})
+    assert sum(call.name == "fsync" for call in calls) == 2 * renamed + made
+
+
+def test_nothing_is_removed_that_a_manifest_on_disk_may_name(saver: Saver, tmp_path: Path) -> None:
+    """A save is killed when the manifest is renamed, but not on disk; the next one finds the data of the old one."""
+    trial = Trial(saver, tmp_path, "save", old=True)
+    first = trial.save(NEW, kill_at=COMMITTED).made
+    assert first[-1].name == "rename"
+    second = trial.save(NEXT).calls
+    removal = next(i for i, call in enumerate(second) if call.name == "unlinkat")
+    assert unsynced([*first, *second[:removal]]) == set()
+
+
+def test_the_check_sees_what_is_not_synced() -> None:
+    calls = [Call("mkdir", ("/a/b",)), Call("create", ("/a/b/c",)), Call("writev", ("/a/b/c",)), Call("fsync", ("/a",))]
+    assert unsynced(calls) == {"/a/b/c in /a/b", "/a/b/c"}
+
+
+def unsynced(calls: Sequence[Call]) -> set[str]:
+    """Files with contents, and names in directories, that a power cut after these calls may lose."""
+    contents: set[str] = set()
+    names: set[tuple[str, str]] = set()  # directory, what was entered there
+    known: set[str] = set()
+    for call in calls:
+        path = call.paths[-1]
+        if call.name in ("create", "mkdir", "rename") and path not in known:
+            names.add((os.path.dirname(path), path))
+            known.add(path)
+        if call.name == "rename":
+            source = call.paths[0]
+            names.discard((os.path.dirname(source), source))
+            known.discard(source)
+            if source in contents:
+                contents.add(path)
+        elif call.name in ("write", "writev", "pwrite64", "fallocate", "ftruncate"):
+            contents.add(path)
+        elif call.name in ("fsync", "fdatasync"):
+            contents.discard(path)
+            names = {(folder, name) for folder, name in names if folder != path}
+    return contents | {f"{name} in {folder}" for folder, name in names}

@@ -1,0 +1,43 @@
+"""The power fails before any system call of a save that changes a file, and right after the save."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.faults import images
+from tests.faults.images import Image
+from tests.faults.places import NEW, WAYS, Trial, both, some
+from tests.faults.ptrace import Call
+from tests.faults.saver import How, Saver
+
+
+@both
+@pytest.mark.parametrize("how", WAYS)
+def test_a_power_cut_leaves_the_last_committed_checkpoint(how: How, old: bool, saver: Saver, disk: Image) -> None:
+    total = len(Trial(saver, disk.mounted, how, old).save(NEW).calls)
+    for moment in some(total, 4):
+        trial = Trial(saver, disk.mounted, how, old)
+        outcome = trial.save(NEW, cut_at=moment)
+        if outcome.ended != "killed":  # threads take turns: it may make a call less than the first time
+            images.cut_power(disk.mounted)
+        disk.power_on_again()
+        trial.check(_possible(trial, outcome.made), f"cut before {outcome.calls[-1]}, call {moment}")
+
+
+@both
+@pytest.mark.parametrize("how", WAYS)
+def test_a_save_that_has_returned_survives_a_power_cut(how: How, old: bool, saver: Saver, disk: Image) -> None:
+    trial = Trial(saver, disk.mounted, how, old)
+    assert trial.save(NEW).ended == "saved"
+    images.cut_power(disk.mounted)
+    disk.power_on_again()
+    trial.check([NEW], "cut after the save")
+
+
+def _possible(trial: Trial, made: Sequence[Call]) -> list[int | None]:
+    """The old one until the rename, the new one since its directory is on disk, either of them between."""
+    renamed = trial.committed(made)
+    if renamed is None:
+        return [trial.before]
+    lasting = Call("fsync", (str(trial.path.parent if trial.how == "msgpack" else trial.path),)) in made[renamed:]
+    return [NEW] if lasting else [trial.before, NEW]
