@@ -19,7 +19,8 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 def run(command: str, cwd: Path) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    env = {**os.environ, "PATH": path, "JAX_PLATFORMS": "cpu"}
+    cache = ROOT / ".mypy_cache" / "docs"  # JAX takes mypy half a minute, once
+    env = {**os.environ, "PATH": path, "JAX_PLATFORMS": "cpu", "MYPY_CACHE_DIR": str(cache)}
     done = subprocess.run(command, shell=True, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
     return done.stdout
