@@ -12,7 +12,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import jax
 
@@ -41,12 +41,18 @@ def main() -> None:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     report = mmap.mmap(-1, 2 * _LINE + 2)  # shared with the child, who needs no system call to write here
+    state = states.run(request["seed"], request["d_in"])
     wait, go = os.pipe()
+    told, ready = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(go)
-        _save(request, wait, report)
+        os.close(ready)
+        _save(request, state, wait, report)
     os.close(wait)
+    os.close(ready)
+    os.read(told, 1)  # until the child closes its end: from then on it makes no call but those of the save
+    os.close(told)
     calls: list[ptrace.Call] = []
     if "inject" in request:
         _with_strace(pid, request, lambda: os.close(go))
@@ -56,20 +62,25 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"attempts": attempts, "calls": [(call.name, call.paths) for call in calls]}
 
 
-def _save(request: dict[str, Any], wait: int, report: mmap.mmap) -> None:
-    state = states.run(request["seed"], request["d_in"])
-    os.read(wait, 1)  # until the parent closes its end
-    signal.alarm(_PATIENCE)
-    for _ in range(request["attempts"]):
-        try:
-            _SAVES[request["how"]](request["path"], state)
-            message = b"saved"
-        except BaseException as error:
-            message = f"{type(error).__name__}: {error}".encode()
-        report.write(b" ".join(message.splitlines())[:_LINE] + b"\n")
-        if message == b"saved":
-            break
-    os._exit(0)
+def _save(request: dict[str, Any], state: states.Run, wait: int, report: mmap.mmap) -> NoReturn:
+    try:
+        os.read(wait, 1)  # until the parent closes its end
+        signal.alarm(_PATIENCE)
+        for _ in range(request["attempts"]):
+            message = _attempt(request, state)
+            report.write(" ".join(message.splitlines()).encode()[:_LINE] + b"\n")
+            if message == "saved":
+                break
+    finally:
+        os._exit(0)
+
+
+def _attempt(request: dict[str, Any], state: states.Run) -> str:
+    try:
+        _SAVES[request["how"]](request["path"], state)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return "saved"
 
 
 def _stop(request: dict[str, Any]) -> Callable[[ptrace.Call, int], bool]:
