@@ -55,10 +55,9 @@ def _large(folder: Path, count: int, d: int, rounds: int) -> Iterator[Row]:
         yield compare(f"save, {about}: {name}", {"treaty": times["treaty"], name: times[name]}, target)
 
     args = ocp.checkpoint_utils.construct_restore_args(tree)
-    room = {key: np.empty_like(array) for key, array in host.items()}
     readers: dict[str, Callable[[], object]] = {
         "treaty": lambda: models.wait(directory.restore(folder / "treaty", models.Kernels)),
-        "raw read": lambda: _read(folder / "raw", list(room.values())),
+        "raw read": lambda: _read(folder / "raw", [np.empty_like(array) for array in host.values()]),
         "orbax": lambda: models.wait(ocp.PyTreeCheckpointer().restore(folder / "orbax", restore_args=args)),
         "safetensors": lambda: models.wait(jax.device_put(safetensors.numpy.load_file(folder / "safetensors"))),
     }

@@ -56,8 +56,8 @@ CASES = {
         "treaty inspect, 20 leaves: import jax",
     ],
     "imports": [
-        "import treaty.schema over import jaxtyping, attrs",
-        "import treaty.runtime over import jax",
+        "from treaty.schema import state, schema_of over import jaxtyping, attrs",
+        "from treaty.runtime import save, restore over import jax",
         "treaty --help over python -c pass",
     ],
     "transfer": ["20 small leaves, per leaf", "16 8 x 8 kernels with their biases, per leaf"],
