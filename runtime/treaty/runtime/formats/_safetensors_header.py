@@ -123,7 +123,7 @@ def _stored(name: str, fields: Any) -> Stored:
     count = _count(shape)
     if count is None:
         raise CorruptCheckpointError(f"expected a shape, got {_short(shape)} at {name!r}")
-    if _count(place) is None or len(place) != 2 or place[0] > place[1]:
+    if not _is_place(place):
         raise CorruptCheckpointError(f"expected data_offsets [begin, end], got {_short(place)} at {name!r}")
     start, end = place
     if end - start != count * _ITEMSIZES[dtype]:
@@ -132,6 +132,10 @@ def _stored(name: str, fields: Any) -> Stored:
             f"expected {needed} bytes for {dtype}{_short(shape)}, got {end - start} at {name!r}"
         )
     return Stored(dtype, tuple(shape), start, end)
+
+
+def _is_place(place: Any) -> bool:
+    return type(place) is list and [type(one) for one in place] == [int, int] and 0 <= place[0] <= place[1]
 
 
 def _count(shape: Any) -> int | None:
