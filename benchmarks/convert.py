@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks import models
 from benchmarks.harness import Row, compare, race, warm
-from treaty.runtime._convert import convert
+from treaty.runtime._convert.convert import convert
 from treaty.runtime.formats import msgpack
 from treaty.runtime.formats._table import meant, recognise
 
@@ -78,7 +78,7 @@ _PEAK: Final = """
 import sys
 import tensorstore
 from benchmarks.harness import peak_of
-from treaty.runtime._convert import convert
+from treaty.runtime._convert.convert import convert
 steps = list(zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]))
 print(peak_of(lambda: [convert(source, destination, to_format=to or None, replace=True) for source, destination, to in steps]))
 """

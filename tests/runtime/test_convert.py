@@ -29,8 +29,8 @@ from treaty.runtime import (
     restore,
     save,
 )
-from treaty.runtime._compare import compare
-from treaty.runtime._convert import Mapped, check_equal, convert
+from treaty.runtime._convert.compare import compare
+from treaty.runtime._convert.convert import Mapped, check_equal, convert
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._lazy import in_parts
 from treaty.runtime.formats import _table as formats
@@ -299,7 +299,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     msgpack.write_file(tmp_path / "a.msgpack", {"a": np.ones(2**18, np.float32)})
     code = """
 import resource
-from treaty.runtime._convert import convert
+from treaty.runtime._convert.convert import convert
 resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, 2**19))
 for name in ("b.msgpack", "b.safetensors", "b.npz"):
     try:
@@ -408,7 +408,7 @@ def test_arrays_over_the_chunk_size_pass_in_parts(tmp_path: Path) -> None:
 
 MEMORY = """
 import sys
-import treaty.runtime._convert as c
+import treaty.runtime._convert.convert as c
 from benchmarks.harness import peak_of
 from treaty.runtime._leaves.tree import read_tree  # all that is needed is loaded before
 import tensorstore

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from treaty.cli import main
-from treaty.runtime._compare import Difference, compare
-from treaty.runtime._convert import convert
+from treaty.runtime._convert.compare import Difference, compare
+from treaty.runtime._convert.convert import convert
 from treaty.runtime._lazy import in_parts
 from treaty.runtime.formats import msgpack
 

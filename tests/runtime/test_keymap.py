@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treaty.runtime import KeyMapError
-from treaty.runtime._keymap import to_fields, to_stored
+from treaty.runtime._convert.keymap import to_fields, to_stored
 from treaty.runtime._lazy import LazyArray, in_parts
-from treaty.runtime._trees import flatten, on_host
+from treaty.runtime._state.trees import flatten, on_host
 from treaty.runtime.formats import safetensors as format
 from treaty.schema import SchemaError
 from treaty.schema.keymap import KeyMap, Rule

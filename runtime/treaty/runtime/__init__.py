@@ -7,8 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from treaty.runtime._abstract import abstract as abstract
-    from treaty.runtime._abstract import nbytes as nbytes
     from treaty.runtime._bytes import from_bytes as from_bytes
     from treaty.runtime._bytes import to_bytes as to_bytes
     from treaty.runtime._checkpoint import restore as restore
@@ -22,16 +20,18 @@ if TYPE_CHECKING:
     from treaty.runtime._errors import LeafError as LeafError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
-    from treaty.runtime._shardings import shardings as shardings
-    from treaty.runtime._state_dict import explain as explain
-    from treaty.runtime._state_dict import from_state_dict as from_state_dict
-    from treaty.runtime._state_dict import to_state_dict as to_state_dict
+    from treaty.runtime._sharding.shardings import shardings as shardings
+    from treaty.runtime._state.abstract import abstract as abstract
+    from treaty.runtime._state.abstract import nbytes as nbytes
+    from treaty.runtime._state.state_dict import explain as explain
+    from treaty.runtime._state.state_dict import from_state_dict as from_state_dict
+    from treaty.runtime._state.state_dict import to_state_dict as to_state_dict
     from treaty.runtime.directory import inspect as inspect
     from treaty.runtime.directory import verify as verify
 
 _HOME: Final = {
-    "abstract": "_abstract",
-    "nbytes": "_abstract",
+    "abstract": "_state.abstract",
+    "nbytes": "_state.abstract",
     "from_bytes": "_bytes",
     "to_bytes": "_bytes",
     "restore": "_checkpoint",
@@ -45,10 +45,10 @@ _HOME: Final = {
     "LeafError": "_errors",
     "Mismatch": "_errors",
     "StateMismatchError": "_errors",
-    "shardings": "_shardings",
-    "explain": "_state_dict",
-    "from_state_dict": "_state_dict",
-    "to_state_dict": "_state_dict",
+    "shardings": "_sharding.shardings",
+    "explain": "_state.state_dict",
+    "from_state_dict": "_state.state_dict",
+    "to_state_dict": "_state.state_dict",
     "inspect": "directory",
     "verify": "directory",
 }

@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
-from treaty.runtime import _alike
-from treaty.runtime._arrays import check
 from treaty.runtime._errors import StateMismatchError
-from treaty.runtime._explain import explain as walk
 from treaty.runtime._files import read_buffer, write_pieces
-from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
-from treaty.runtime._state_dict import Into, from_state_dict
+from treaty.runtime._state import alike
+from treaty.runtime._state.arrays import check
+from treaty.runtime._state.explain import explain as walk
+from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
+from treaty.runtime._state.state_dict import Into, from_state_dict
 from treaty.runtime.formats._msgpack_decode import decode
 from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, Piece, encode, join
 from treaty.runtime.formats._msgpack_runs import Runs
@@ -52,7 +52,7 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
         runs: Runs = {}
         state = decode(data, runs)
         try:
-            with _alike.knowing(runs) as read:
+            with alike.knowing(runs) as read:
                 obj = from_state_dict(target, state, dims=dims, into=into)
             if read == runs.keys():
                 return obj
@@ -83,14 +83,14 @@ def _in_order(pieces: list[Piece]) -> list[Piece] | None:
 
 def _pieces(codec: Codec[_T], obj: _T, chunk_bytes: int, sketch: bool = True) -> list[Piece]:
     """What to write, checked."""
-    runs: dict[int, _alike.Run] = {}
+    runs: dict[int, alike.Run] = {}
     if sketch:
-        with _alike.sketching() as runs:
+        with alike.sketching() as runs:
             state = codec.write(obj)
     else:
         state = codec.write(obj)
     try:
-        with _alike.knowing({key: [run] for key, run in runs.items()}, build=False):
+        with alike.knowing({key: [run] for key, run in runs.items()}, build=False):
             codec.read(state, check, *[None] * len(codec.dims))
     except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
         found = walk(codec.schema, codec.write(obj))

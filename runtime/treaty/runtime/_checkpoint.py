@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from jax.sharding import Mesh
 
 from treaty.runtime import _bytes, _file_parts
-from treaty.runtime._shardings import Rules
-from treaty.runtime._state_dict import Into
+from treaty.runtime._sharding.shardings import Rules
+from treaty.runtime._state.state_dict import Into
 from treaty.schema import TreatyError
 
 if TYPE_CHECKING:

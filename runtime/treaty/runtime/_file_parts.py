@@ -7,11 +7,11 @@ import jax
 from jax.sharding import Mesh
 
 from treaty.runtime import _bytes
-from treaty.runtime._at import parse_at
 from treaty.runtime._errors import StateMismatchError, show_keys
-from treaty.runtime._registry import codec_of_class, codec_of_instance
-from treaty.runtime._shardings import Rules, placement
-from treaty.runtime._state_dict import Into, check_arguments, explain, from_state_dict
+from treaty.runtime._sharding.shardings import Rules, placement
+from treaty.runtime._state.at import parse_at
+from treaty.runtime._state.registry import codec_of_class, codec_of_instance
+from treaty.runtime._state.state_dict import Into, check_arguments, explain, from_state_dict
 from treaty.runtime.formats import msgpack
 from treaty.schema import TreatyError
 

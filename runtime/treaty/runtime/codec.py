@@ -13,57 +13,56 @@ import jax
 import numpy as np
 from jax.tree_util import Partial as Partial
 
-from treaty.runtime import _alike, _instances
 from treaty.runtime import _errors as errors
-from treaty.runtime import _registry as registry
-from treaty.runtime._arrays import Array0 as Array0
-from treaty.runtime._arrays import Array1 as Array1
-from treaty.runtime._arrays import Array2 as Array2
-from treaty.runtime._arrays import Array3 as Array3
-from treaty.runtime._arrays import Array4 as Array4
-from treaty.runtime._arrays import Array5 as Array5
-from treaty.runtime._arrays import ArrayN as ArrayN
-from treaty.runtime._arrays import KeyState as KeyState
-from treaty.runtime._arrays import Mismatch as Mismatch
-from treaty.runtime._arrays import Put as Put
-from treaty.runtime._arrays import host as host
-from treaty.runtime._arrays import key_dtype
-from treaty.runtime._arrays import read_key as read_key
-from treaty.runtime._arrays import write_key as write_key
 from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._flax.bridge import Functions, share
 from treaty.runtime._flax.read import restore_state_class
 from treaty.runtime._flax.write import write_state_class
-from treaty.runtime._index import index_keys
-from treaty.runtime._ml import bfloat16 as bfloat16
-from treaty.runtime._ml import float4_e2m1fn as float4_e2m1fn
-from treaty.runtime._ml import float6_e2m3fn as float6_e2m3fn
-from treaty.runtime._ml import float6_e3m2fn as float6_e3m2fn
-from treaty.runtime._ml import float8_e3m4 as float8_e3m4
-from treaty.runtime._ml import float8_e4m3 as float8_e4m3
-from treaty.runtime._ml import float8_e4m3b11fnuz as float8_e4m3b11fnuz
-from treaty.runtime._ml import float8_e4m3fn as float8_e4m3fn
-from treaty.runtime._ml import float8_e4m3fnuz as float8_e4m3fnuz
-from treaty.runtime._ml import float8_e5m2 as float8_e5m2
-from treaty.runtime._ml import float8_e5m2fnuz as float8_e5m2fnuz
-from treaty.runtime._ml import float8_e8m0fnu as float8_e8m0fnu
-from treaty.runtime._ml import int1 as int1
-from treaty.runtime._ml import int2 as int2
-from treaty.runtime._ml import int4 as int4
-from treaty.runtime._ml import uint1 as uint1
-from treaty.runtime._ml import uint2 as uint2
-from treaty.runtime._ml import uint4 as uint4
-from treaty.runtime._registry import Codec as Codec
-from treaty.runtime._scalars import binary as binary
-from treaty.runtime._scalars import boolean as boolean
-from treaty.runtime._scalars import complex_number as complex_number
-from treaty.runtime._scalars import floating as floating
-from treaty.runtime._scalars import integer as integer
-from treaty.runtime._scalars import none as none
-from treaty.runtime._scalars import text as text
-from treaty.runtime._state_dict import build as build
-from treaty.runtime._untyped import read_untyped as read_untyped
-from treaty.runtime._untyped import write_untyped as write_untyped
+from treaty.runtime._state import alike, instances, registry
+from treaty.runtime._state.arrays import Array0 as Array0
+from treaty.runtime._state.arrays import Array1 as Array1
+from treaty.runtime._state.arrays import Array2 as Array2
+from treaty.runtime._state.arrays import Array3 as Array3
+from treaty.runtime._state.arrays import Array4 as Array4
+from treaty.runtime._state.arrays import Array5 as Array5
+from treaty.runtime._state.arrays import ArrayN as ArrayN
+from treaty.runtime._state.arrays import KeyState as KeyState
+from treaty.runtime._state.arrays import Mismatch as Mismatch
+from treaty.runtime._state.arrays import Put as Put
+from treaty.runtime._state.arrays import host as host
+from treaty.runtime._state.arrays import key_dtype
+from treaty.runtime._state.arrays import read_key as read_key
+from treaty.runtime._state.arrays import write_key as write_key
+from treaty.runtime._state.index import index_keys
+from treaty.runtime._state.ml import bfloat16 as bfloat16
+from treaty.runtime._state.ml import float4_e2m1fn as float4_e2m1fn
+from treaty.runtime._state.ml import float6_e2m3fn as float6_e2m3fn
+from treaty.runtime._state.ml import float6_e3m2fn as float6_e3m2fn
+from treaty.runtime._state.ml import float8_e3m4 as float8_e3m4
+from treaty.runtime._state.ml import float8_e4m3 as float8_e4m3
+from treaty.runtime._state.ml import float8_e4m3b11fnuz as float8_e4m3b11fnuz
+from treaty.runtime._state.ml import float8_e4m3fn as float8_e4m3fn
+from treaty.runtime._state.ml import float8_e4m3fnuz as float8_e4m3fnuz
+from treaty.runtime._state.ml import float8_e5m2 as float8_e5m2
+from treaty.runtime._state.ml import float8_e5m2fnuz as float8_e5m2fnuz
+from treaty.runtime._state.ml import float8_e8m0fnu as float8_e8m0fnu
+from treaty.runtime._state.ml import int1 as int1
+from treaty.runtime._state.ml import int2 as int2
+from treaty.runtime._state.ml import int4 as int4
+from treaty.runtime._state.ml import uint1 as uint1
+from treaty.runtime._state.ml import uint2 as uint2
+from treaty.runtime._state.ml import uint4 as uint4
+from treaty.runtime._state.registry import Codec as Codec
+from treaty.runtime._state.scalars import binary as binary
+from treaty.runtime._state.scalars import boolean as boolean
+from treaty.runtime._state.scalars import complex_number as complex_number
+from treaty.runtime._state.scalars import floating as floating
+from treaty.runtime._state.scalars import integer as integer
+from treaty.runtime._state.scalars import none as none
+from treaty.runtime._state.scalars import text as text
+from treaty.runtime._state.state_dict import build as build
+from treaty.runtime._state.untyped import read_untyped as read_untyped
+from treaty.runtime._state.untyped import write_untyped as write_untyped
 from treaty.schema import Schema
 
 _T = TypeVar("_T")
@@ -109,7 +108,7 @@ def register(
     """Enter the generated functions of a class into the registry, and into Flax's; with `children`, make the class a pytree."""
     origin: type[_T] = get_origin(cls) or cls
     if children is not None:
-        _instances.register_pytree(origin, children, static)
+        instances.register_pytree(origin, children, static)
     share(origin, Functions(write_state_class, restore_state_class), override=False)
     return registry.register(Codec(origin, id, schemas, digest, write, read, abstract, dims, sizes, unsized))
 
@@ -117,8 +116,8 @@ def register(
 def constructor(cls: Callable[_P, _T]) -> Callable[_P, _T]:
     """The class as a function of its fields, without the cost of an `__init__` that only stores."""
     origin = cast(type, get_origin(cls) or cls)
-    make = cast("Callable[_P, _T]", _instances.constructor(origin))
-    return _alike.whole(make) if attrs.has(origin) and _instances.does_more(origin) else make
+    make = cast("Callable[_P, _T]", instances.constructor(origin))
+    return alike.whole(make) if attrs.has(origin) and instances.does_more(origin) else make
 
 
 @overload
@@ -128,7 +127,7 @@ def indexed(items: Iterable[_T], write: Callable[[_T], _R]) -> dict[str, _R]: ..
 def indexed(items: Iterable[Any], write: Callable[[Any], Any] | None = None) -> dict[str, Any]:
     """A sequence in state-dict form, keys "0", "1", …, with its items written by `write`."""
     values = items if isinstance(items, (list, tuple)) else list(items)
-    return _alike.write_each(values, write, index_keys(len(values)))
+    return alike.write_each(values, write, index_keys(len(values)))
 
 
 def empty(state: object) -> None:
@@ -141,12 +140,12 @@ def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
     """The items of a sequence in order."""
     if type(state) is not dict or (length is not None and len(state) != length):
         raise Mismatch
-    return _alike.items_of(state, index_keys(len(state)))
+    return alike.items_of(state, index_keys(len(state)))
 
 
 def each(read: Callable[Concatenate[_T, _P], _R], items: list[_T], /, *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
     """`read(item, ...)` for every item."""
-    return _alike.read_each(lambda item: read(item, *args, **kwargs), items)
+    return alike.read_each(lambda item: read(item, *args, **kwargs), items)
 
 
 def entries(state: Mapping[str, _T], length: int | None = None) -> Mapping[str, _T]:

@@ -16,7 +16,7 @@ from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
 
 if TYPE_CHECKING:
-    from treaty.runtime._compare import Difference
+    from treaty.runtime._convert.compare import Difference
 
 
 @click.command()
@@ -50,8 +50,8 @@ def convert(
     compared with the source before DST is there.
     """
     try:
-        from treaty.runtime._convert import Mapped
-        from treaty.runtime._convert import convert as run
+        from treaty.runtime._convert.convert import Mapped
+        from treaty.runtime._convert.convert import convert as run
 
         if reverse and keymap is None:
             raise TreatyError("--reverse needs --map, whose direction it turns")
@@ -86,7 +86,7 @@ def diff(left: str, right: str, rtol: float, atol: float, as_json: bool) -> None
     Exit status 0 if they are equal, 1 if they differ, 2 if one cannot be read.
     """
     try:
-        from treaty.runtime._compare import compare
+        from treaty.runtime._convert.compare import compare
         from treaty.runtime.formats import _table as formats
 
         with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._files import read_buffer
 from treaty.runtime._flax.read import restore
 from treaty.runtime._flax.write import to_state_dict
-from treaty.runtime._registry import is_state_class
+from treaty.runtime._state.registry import is_state_class
 from treaty.runtime.formats import msgpack
 
 FilePath = str | os.PathLike[str]

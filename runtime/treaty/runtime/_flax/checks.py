@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from treaty.runtime._errors import Mismatch
-from treaty.runtime._explain import describe
 from treaty.runtime._flax.paths import Names, error_path
+from treaty.runtime._state.explain import describe
 
 _strict: ContextVar[bool] = ContextVar("treaty_strict", default=True)
 

@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 import attrs
 from jax.tree_util import Partial
 
-from treaty.runtime import _state_dict
 from treaty.runtime._errors import Mismatch, StateMismatchError
-from treaty.runtime._explain import describe
 from treaty.runtime._flax.checks import agree, compare, fits, is_strict, mismatch
 from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields
 from treaty.runtime._flax.paths import Names, error_path, joined, names_below
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
 from treaty.runtime._flax.write import to_state_dict
-from treaty.runtime._registry import is_state_class
+from treaty.runtime._state import state_dict
+from treaty.runtime._state.explain import describe
+from treaty.runtime._state.registry import is_state_class
 
 _Read: TypeAlias = Callable[[Any, Any, Names], Any]
 
@@ -57,7 +57,7 @@ def restore(target: Any, state: Any, name: str = ".", *, dtypes: bool) -> Any:
 def restore_state_class(target: Any, state: Any, names: Names = ()) -> Any:
     """Restore an instance by generated code, always strict."""
     try:
-        return _state_dict.from_state_dict(target, state, into="numpy")
+        return state_dict.from_state_dict(target, state, into="numpy")
     except StateMismatchError as error:
         above = error_path(names)
         found = [attrs.evolve(one, path=(*above, *one.path)) for one in error.mismatches]

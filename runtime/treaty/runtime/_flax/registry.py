@@ -9,7 +9,7 @@ from jax.tree_util import Partial
 from treaty.runtime._errors import StateKeyError
 from treaty.runtime._flax.bridge import Functions, loaded_flax, share
 from treaty.runtime._flax.paths import Names, entered
-from treaty.runtime._registry import is_state_class
+from treaty.runtime._state.registry import is_state_class
 
 CONTAINERS = frozenset([dict, list, tuple, Partial])
 

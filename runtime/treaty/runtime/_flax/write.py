@@ -7,7 +7,7 @@ from jax.tree_util import Partial
 
 from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
-from treaty.runtime._registry import codec_of_instance, is_state_class
+from treaty.runtime._state.registry import codec_of_instance, is_state_class
 
 _Write: TypeAlias = Callable[[Any], Any]
 

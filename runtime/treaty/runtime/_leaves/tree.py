@@ -12,7 +12,7 @@ from treaty.runtime._leaves.load import nested
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.read import Reading
 from treaty.runtime._leaves.store import Store, naming
-from treaty.runtime._trees import flatten
+from treaty.runtime._state.trees import flatten
 
 _HELD: Final = 2**23  # bytes that are read before they are written
 

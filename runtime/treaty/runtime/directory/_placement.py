@@ -8,7 +8,7 @@ import numpy as np
 from attrs import frozen
 from jax.sharding import Sharding
 
-from treaty.runtime._arrays import refuse_narrowing, transfer
+from treaty.runtime._state.arrays import refuse_narrowing, transfer
 from treaty.runtime.directory._layout import Start
 from treaty.runtime.directory._read import HostArray, Part, aligned
 

@@ -8,12 +8,12 @@ import numpy as np
 from attrs import frozen
 from jax.sharding import Mesh
 
-from treaty.runtime._axes import Declared, Keys, declared_arrays
-from treaty.runtime._casts import check_cast, may_cast
 from treaty.runtime._errors import Mismatch, StateMismatchError
-from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
-from treaty.runtime._shardings import Rules, check_placement, placement
-from treaty.runtime._state_dict import Into, check_arguments, explain, explain_quickly, from_state_dict
+from treaty.runtime._sharding.shardings import Rules, check_placement, placement
+from treaty.runtime._state.axes import Declared, Keys, declared_arrays
+from treaty.runtime._state.casts import check_cast, may_cast
+from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
+from treaty.runtime._state.state_dict import Into, check_arguments, explain, explain_quickly, from_state_dict
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._placement import Target, fill_room, make_room, nbytes_needed, place
 from treaty.runtime.directory._places import PathLike, Place, place_of

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from treaty.runtime._at import parse_at
 from treaty.runtime._errors import show_keys
+from treaty.runtime._state.at import parse_at
 from treaty.runtime.directory._manifest import Leaf
 from treaty.schema import TreatyError
 

@@ -6,7 +6,7 @@ import jax
 from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime._explain import explain
+from treaty.runtime._state.explain import explain
 from treaty.runtime.directory._manifest import Manifest, nest
 from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._progress import progress_bar

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from treaty.runtime._alike import Run
 from treaty.runtime._errors import CorruptCheckpointError, show_path
 from treaty.runtime._lazy import LazyArray, in_parts, pieces, release
+from treaty.runtime._state.alike import Run
 from treaty.runtime.formats._msgpack_arrays import MOST_AXES, NUMBERS, PREFIX, Damaged, shown
 from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, MAX_DEPTH, NDARRAY, SCALAR, HostArray
 from treaty.runtime.formats._msgpack_runs import RunReader, Runs

@@ -15,10 +15,10 @@ import msgpack
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._alike import Run, repeat_like
 from treaty.runtime._errors import UnaddressableArrayError
-from treaty.runtime._index import packed_index_keys
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._state.alike import Run, repeat_like
+from treaty.runtime._state.index import packed_index_keys
 from treaty.schema import TreatyError
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"

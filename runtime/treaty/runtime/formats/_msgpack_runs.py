@@ -1,11 +1,11 @@
-"""Alike entries of a map: read as one, with the data of their arrays as columns (see `_alike`)."""
+"""Alike entries of a map: read as one, with the data of their arrays as columns (see `_state.alike`)."""
 
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from treaty.runtime._alike import Run, repeat_like
-from treaty.runtime._index import index_keys
+from treaty.runtime._state.alike import Run, repeat_like
+from treaty.runtime._state.index import index_keys
 from treaty.runtime.formats._msgpack_arrays import MOST_AXES, ArrayReader, Damaged
 from treaty.runtime.formats._msgpack_encode import HostArray
 

@@ -13,9 +13,9 @@ import numpy as np
 import tensorstore as ts
 from attrs import frozen
 
+from treaty.runtime._convert.lazy_restore import StoredScalar
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_path
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._lazy_restore import StoredScalar
 from treaty.runtime.formats._orbax_find import METADATA, read_json
 from treaty.schema.dtypes import KEY_IMPLS
 

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from attrs import frozen
 
+from treaty.runtime._convert.lazy_restore import map_arrays, shape_of
 from treaty.runtime._errors import InvalidArgumentError, StateMismatchError, show_path
-from treaty.runtime._explain import explain
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._lazy_restore import map_arrays, shape_of
-from treaty.runtime._registry import codec_of_class, codec_of_instance
+from treaty.runtime._state.explain import explain
+from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.schema import Schema, ir
 from treaty.schema._declare import version_of
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS

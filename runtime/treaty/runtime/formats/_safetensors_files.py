@@ -14,7 +14,7 @@ import numpy as np
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
 from treaty.runtime._files import map_file, sync_directory, write_pieces, write_stream
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._shard_files import (
+from treaty.runtime._sharding.shard_files import (
     derive_base_prefix_from_path,
     group_keys_by_shard_size,
     index_filename,

@@ -11,12 +11,12 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_keys
-from treaty.runtime._explain import dims_of
 from treaty.runtime._leaves import tree as eformer
 from treaty.runtime._leaves.paths import INDEX as EFORMER_INDEX
-from treaty.runtime._registry import codec_of_class
-from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
-from treaty.runtime._trees import abstract
+from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path, index_filename
+from treaty.runtime._state.explain import dims_of
+from treaty.runtime._state.registry import codec_of_class
+from treaty.runtime._state.trees import abstract
 from treaty.runtime.directory import _tree as directory
 from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.runtime.formats import msgpack, npz, orbax, safetensors

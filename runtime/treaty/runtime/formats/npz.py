@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from treaty.runtime._arrays import write_key
+from treaty.runtime._convert.lazy_restore import MaybeScalar, fit, map_arrays, restore_tree
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._lazy_restore import MaybeScalar, fit, map_arrays, restore_tree
-from treaty.runtime._state_dict import Into
-from treaty.runtime._untyped import write_untyped
+from treaty.runtime._state.arrays import write_key
+from treaty.runtime._state.state_dict import Into
+from treaty.runtime._state.untyped import write_untyped
 from treaty.runtime.formats import _json_values
 from treaty.runtime.formats._npz_archive import read_archive, write_archive
 from treaty.runtime.formats._npz_names import join, split

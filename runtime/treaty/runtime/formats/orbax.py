@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from treaty.runtime._lazy_restore import fit, python_scalars, restore_tree
-from treaty.runtime._state_dict import Into
+from treaty.runtime._convert.lazy_restore import fit, python_scalars, restore_tree
+from treaty.runtime._state.state_dict import Into
 from treaty.runtime.formats._orbax_find import find_item
 from treaty.runtime.formats._orbax_read import read_item
 from treaty.runtime.formats._orbax_tree import leaves_of

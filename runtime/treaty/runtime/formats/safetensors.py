@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
-from treaty.runtime._arrays import check
+from treaty.runtime._convert.keymap import to_fields, to_stored
 from treaty.runtime._errors import StateMismatchError
-from treaty.runtime._explain import explain
-from treaty.runtime._keymap import to_fields, to_stored
-from treaty.runtime._registry import codec_of_class, codec_of_instance
-from treaty.runtime._state_dict import Into, from_state_dict
-from treaty.runtime._trees import dotted, nest_dotted, on_host
+from treaty.runtime._state.arrays import check
+from treaty.runtime._state.explain import explain
+from treaty.runtime._state.registry import codec_of_class, codec_of_instance
+from treaty.runtime._state.state_dict import Into, from_state_dict
+from treaty.runtime._state.trees import dotted, nest_dotted, on_host
 from treaty.runtime.formats import _safetensors_files as files
 from treaty.runtime.formats._safetensors_files import PathLike
 from treaty.runtime.formats._safetensors_names import NOTE, flatten, nest

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
+from treaty.runtime._convert.views import in_step, is_array, shown
 from treaty.runtime._lazy import HostArray
-from treaty.runtime._trees import flatten
-from treaty.runtime._views import in_step, is_array, shown
+from treaty.runtime._state.trees import flatten
 
 _BLOCK: Final = 2**18  # elements compared at a time: what is made of them stays in the cache
 

@@ -12,8 +12,8 @@ from attrs import frozen
 
 from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._registry import codec_of_class, codec_of_instance
-from treaty.runtime._state_dict import Into, explain, from_state_dict
+from treaty.runtime._state.registry import codec_of_class, codec_of_instance
+from treaty.runtime._state.state_dict import Into, explain, from_state_dict
 from treaty.schema import Schema, ir
 from treaty.schema.dtypes import BY_NAME
 

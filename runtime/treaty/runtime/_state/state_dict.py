@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, overload
 
-from treaty.runtime import _template as templates
-from treaty.runtime._arrays import collect, keep_on_host, place_each, placed, transfer
 from treaty.runtime._errors import Mismatch, StateMismatchError
-from treaty.runtime._explain import explain as walk
-from treaty.runtime._registry import Codec, codec_of_class, codec_of_instance
+from treaty.runtime._state import template as templates
+from treaty.runtime._state.arrays import collect, keep_on_host, place_each, placed, transfer
+from treaty.runtime._state.explain import explain as walk
+from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")

@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._arrays import Mismatch as Failed
-from treaty.runtime._arrays import is_array
 from treaty.runtime._errors import Mismatch, Path
-from treaty.runtime._scalars import CHECKS
+from treaty.runtime._state.arrays import Mismatch as Failed
+from treaty.runtime._state.arrays import is_array
+from treaty.runtime._state.scalars import CHECKS
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Dim, Int, definition_order, evaluate, names
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS

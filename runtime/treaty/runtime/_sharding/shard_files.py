@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from treaty.runtime._memory import estimate_array_nbytes
+from treaty.runtime._sharding.memory import estimate_array_nbytes
 
 _SUFFIX: Final = ".safetensors"
 _INDEX: Final = ".safetensors.index.json"

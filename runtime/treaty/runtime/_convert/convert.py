@@ -13,16 +13,16 @@ import numpy as np
 from attrs import frozen
 from xxhash import xxh3_128
 
-from treaty.runtime._compare import describe, leaves, nbytes_of, same_bytes
+from treaty.runtime._convert.compare import describe, leaves, nbytes_of, same_bytes
+from treaty.runtime._convert.keymap import to_fields, to_stored
+from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
 from treaty.runtime._files import sync_directory
-from treaty.runtime._keymap import to_fields, to_stored
 from treaty.runtime._lazy import HostArray, LazyArray
-from treaty.runtime._registry import codec_of_class
-from treaty.runtime._shard_files import derive_base_prefix_from_path, index_filename
-from treaty.runtime._state_dict import explain
-from treaty.runtime._trees import abstract, dotted, flatten, nest_dotted
-from treaty.runtime._views import host, is_array, pieces_of
+from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path, index_filename
+from treaty.runtime._state.registry import codec_of_class
+from treaty.runtime._state.state_dict import explain
+from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats._safetensors_files import take_places

@@ -10,9 +10,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Sharding
 
-from treaty.runtime._arrays import write_key
 from treaty.runtime._errors import InvalidArgumentError
-from treaty.runtime._memory import estimate_array_nbytes
+from treaty.runtime._sharding.memory import estimate_array_nbytes
+from treaty.runtime._state.arrays import write_key
 
 
 def broadcast_tensor(tensor: Any, memory_limit_bytes: int, target_sharding: Sharding | None = None) -> jax.Array:

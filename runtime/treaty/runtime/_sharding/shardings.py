@@ -8,10 +8,10 @@ from typing import Any, TypeAlias, TypeVar, cast
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from treaty.runtime._abstract import abstract
-from treaty.runtime._axes import Declared, Keys, as_state, declared_arrays
 from treaty.runtime._errors import show_keys
-from treaty.runtime._registry import codec_of_class
+from treaty.runtime._state.abstract import abstract
+from treaty.runtime._state.axes import Declared, Keys, as_state, declared_arrays
+from treaty.runtime._state.registry import codec_of_class
 from treaty.schema import Schema, TreatyError, ir
 
 _T = TypeVar("_T")

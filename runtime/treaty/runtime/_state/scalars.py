@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from treaty.runtime._arrays import Mismatch
+from treaty.runtime._state.arrays import Mismatch
 
 _T = TypeVar("_T")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from treaty.runtime._registry import codec_of_instance
+from treaty.runtime._state.registry import codec_of_instance
 from treaty.schema import TreatyError
 from treaty.schema._declare import version_of
 

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from treaty.runtime._broadcast import flatten_for_broadcast
-from treaty.runtime._cast import AnyDType, dtype_named
 from treaty.runtime._errors import MissingFunctionError
+from treaty.runtime._sharding.broadcast import flatten_for_broadcast
+from treaty.runtime._sharding.cast import AnyDType, dtype_named
 
 _T = TypeVar("_T")
 _CAST: Final = {"bfloat16", "float16", "float32", "float64"}  # float8 is how it was quantised: it stays

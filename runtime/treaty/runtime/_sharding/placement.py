@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 
-from treaty.runtime._arrays import write_key
-from treaty.runtime._cast import AnyDType, dtype_named
 from treaty.runtime._errors import InvalidArgumentError
+from treaty.runtime._sharding.cast import AnyDType, dtype_named
+from treaty.runtime._state.arrays import write_key
 
 _T = TypeVar("_T")
 _spec: Any = PartitionSpec  # untyped in JAX

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from treaty.runtime._untyped import like_template
+from treaty.runtime._state.untyped import like_template
 from treaty.schema import Schema, ir
 
 

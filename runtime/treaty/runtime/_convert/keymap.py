@@ -6,10 +6,10 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from treaty.runtime._compare import same_bytes
+from treaty.runtime._convert.compare import same_bytes
+from treaty.runtime._convert.views import Unfit, cut, is_array, join, lengths_along, rearrange, shown, stack, take
 from treaty.runtime._errors import KeyMapError, show_keys
-from treaty.runtime._trees import flatten, nest
-from treaty.runtime._views import Unfit, cut, is_array, join, lengths_along, rearrange, shown, stack, take
+from treaty.runtime._state.trees import flatten, nest
 from treaty.schema._key_patterns import SEPARATOR, Layout, Pattern, parse_field, parse_stored
 from treaty.schema.keymap import ANYTHING, KeyMap, Rule
 

@@ -16,7 +16,7 @@ import attrs
 import jax
 import numpy as np
 
-from treaty.runtime import _instances
+from treaty.runtime._state import instances
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -62,8 +62,8 @@ def _repeat(first: Any, columns: Mapping[int, list[Any]], count: int) -> list[An
     if isinstance(first, tuple) and hasattr(kind, "_make"):
         many = [_repeat(value, columns, count) for value in first]
         return list(map(kind._make, zip(*many, strict=True))) if many else [first] * count
-    if attrs.has(kind) and not _instances.does_more(kind):
-        return _instances.many(
+    if attrs.has(kind) and not instances.does_more(kind):
+        return instances.many(
             kind, {one.name: _repeat(getattr(first, one.name), columns, count) for one in attrs.fields(kind)}, count
         )
     if kind in _SCALARS or kind in (float, complex) or isinstance(first, (enum.Enum, np.generic)):
@@ -89,7 +89,7 @@ def _gather(first: Any, many: Sequence[Any], columns: dict[int, list[Any]]) -> N
     if not _all_of(kind, many):
         raise NotAlike
     if attrs.has(kind):
-        for column in _instances.columns(kind)(many):
+        for column in instances.columns(kind)(many):
             _gather(column[0], column, columns)
     elif kind in (tuple, list) or (isinstance(first, tuple) and hasattr(kind, "_make")):
         if len(set(map(len, many))) != 1:

@@ -1,0 +1,1 @@
+"""From one format to another: conversion, comparison, key maps, and the lazy arrays they work on."""

@@ -1,0 +1,1 @@
+"""Values and their state dicts: arrays and scalars, checks and explanations, the codecs of classes."""
