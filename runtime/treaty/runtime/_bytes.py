@@ -11,8 +11,9 @@ from treaty.runtime._state.arrays import check
 from treaty.runtime._state.explain import explain as walk
 from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import Into, from_state_dict
+from treaty.runtime.formats._join import join
 from treaty.runtime.formats._msgpack_decode import decode
-from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, Piece, encode, join
+from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, Piece, encode
 from treaty.runtime.formats._msgpack_runs import Runs
 from treaty.schema import TreatyError
 

@@ -15,9 +15,8 @@ from treaty.runtime._lazy import LazyArray, in_parts, pieces, release
 from treaty.runtime._state.alike import Run
 from treaty.runtime.formats._msgpack_arrays import MOST_AXES, NUMBERS, PREFIX, Damaged, shown
 from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, MAX_DEPTH, NDARRAY, SCALAR, HostArray
-from treaty.runtime.formats._msgpack_runs import RunReader, Runs
+from treaty.runtime.formats._msgpack_runs import FEWEST_ALIKE, RunReader, Runs
 
-_FEWEST_ALIKE: Final = 8  # shorter runs are as quick to read one by one
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 
@@ -101,16 +100,14 @@ class _Decoder(RunReader):
         patience = count if self.lazy else 0
         while len(state) < count:
             start, mark = at, len(self.arrays)
-            at = self.known(state, at, count if count < _FEWEST_ALIKE else len(state) + 1)
+            at = self.known(state, at, count if count < FEWEST_ALIKE else len(state) + 1)
             if at == start:
                 at = self.entry(state, at, depth)
             patience -= 1
-            if patience < 0 and count - len(state) >= _FEWEST_ALIKE and mark < len(self.arrays):
-                rows = self.alike(start, at, mark, count - len(state))
-                patience = max(rows - 1, 4)
-                if rows >= _FEWEST_ALIKE:
-                    found += self.repeated(state, start, at, mark, rows)
-                    at, patience = start + rows * (at - start), 0
+            if patience < 0 and count - len(state) >= FEWEST_ALIKE and mark < len(self.arrays):
+                rows, at, run = self.alike(state, start, at, mark, count)
+                found += run
+                patience = 0 if rows >= FEWEST_ALIKE else max(rows - 1, 4)
         if CHUNKED in state:
             return self.unchunked(state, at), at
         if found and self.runs is not None:

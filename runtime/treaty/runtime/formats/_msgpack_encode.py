@@ -19,6 +19,7 @@ from treaty.runtime._errors import UnaddressableArrayError
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.alike import Run, repeat_like
 from treaty.runtime._state.index import packed_index_keys
+from treaty.runtime.formats._join import join
 from treaty.schema import TreatyError
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -40,12 +41,6 @@ def encode(tree: object, *, chunk_bytes: int = CHUNK_BYTES, runs: Mapping[int, R
     encoder = _Encoder(chunk_bytes, runs or {})
     encoder.value(tree)
     return encoder.out
-
-
-def join(pieces: list[Any]) -> bytes:
-    if any(hasattr(piece, "pieces") for piece in pieces):
-        pieces = [part for piece in pieces for part in (piece.pieces() if hasattr(piece, "pieces") else (piece,))]
-    return b"".join(pieces)  # arrays of every dtype are buffers, which numpy's stubs do not say for Python 3.11
 
 
 class _Encoder:

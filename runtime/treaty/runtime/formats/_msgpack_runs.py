@@ -1,8 +1,9 @@
 """Alike entries of a map: read as one, with the data of their arrays as columns (see `_state.alike`)."""
 
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+from attrs import frozen
 
 from treaty.runtime._state.alike import Run, repeat_like
 from treaty.runtime._state.index import index_keys
@@ -11,7 +12,25 @@ from treaty.runtime.formats._msgpack_encode import HostArray
 
 Runs: TypeAlias = dict[int, list[Run]]  # by the id of the dict that holds them
 
+FEWEST_ALIKE: Final = 8  # shorter runs are as quick to read one by one
 _uint8 = np.dtype("uint8")
+
+
+@frozen
+class _Body:
+    """What follows the key of an entry: its length, the bytes that alike entries share, and where the data of arrays is."""
+
+    size: int
+    constants: tuple[tuple[int, bytes], ...]
+    arrays: tuple[tuple[int, HostArray], ...]
+
+
+class _Block(NamedTuple):
+    """Alike entries in a row whose keys are of one width, so that they are of one length."""
+
+    at: int
+    width: int
+    rows: int
 
 
 class RunReader(ArrayReader):
@@ -19,58 +38,95 @@ class RunReader(ArrayReader):
         super().__init__(data)
         self.runs = runs
 
-    def alike(self, start: int, end: int, mark: int, left: int) -> int:
-        """How many entries are like the one at start:end but for the text of the key and the data of arrays."""
-        code, arrays, stride = self.byte(start), self.arrays[mark:], end - start
-        if not 0xA0 < code < 0xC0 or any(one is None or one.ndim == MOST_AXES for _, _, one in arrays):
-            return 1
-        ends = [0, 1 + (code & 31), *(b - start for _, b, _ in arrays)]
-        starts = [1, *(a - start for a, _, _ in arrays), stride]
-        constants = [(a, b) for a, b in zip(ends, starts, strict=True) if a < b]
-        limit = min(1 + left, (self.size - start) // stride)
-        next_row = self.view[end : end + stride]
-        if limit < 2 or any(next_row[a:b] != self.view[start + a : start + b] for a, b in constants):
-            return 1
-        limit = _first_other(self.column(start, stride, limit, _uint8, ()), code)  # longer keys begin another run
-        done, block = 2, 64  # in growing blocks: trying costs no more than what is won
+    def alike(self, state: dict[Any, Any], start: int, end: int, mark: int, count: int) -> tuple[int, int, list[Run]]:
+        """Read on while entries are like the last one, at start:end, but for the key's text and the data of arrays.
+
+        How many there are with that one, where they end, and the run that they are. Few of them are not worth one.
+        """
+        code, index = self.byte(start), len(state) - 1
+        body = self.body(start + 1 + (code & 31), end, mark) if 0xA0 < code < 0xC0 else None
+        rows = 1 if body is None else self.rows(body, start, code & 31, count - index, known=1)
+        if body is None or rows < FEWEST_ALIKE:
+            return rows, end, []
+        blocks = [_Block(start, code & 31, rows)]
+        keys = self.counted(body, blocks[0], index)
+        if keys is None:
+            keys, spelled = self.texts(body, blocks[0]), True
+        else:
+            keys, spelled = self.count_on(body, blocks, keys, index, count), self.runs is None
+        found = self.run(state, keys, body, blocks, spelled)
+        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
+        return len(keys), _end(blocks[-1], body), found
+
+    def count_on(self, body: _Body, blocks: list[_Block], keys: list[str], index: int, count: int) -> list[str]:
+        """Go on past "9" to "10": the same entries, with keys a byte longer."""
+        while index + len(keys) < count and index + len(keys) == 10 ** blocks[-1].width:
+            at, width = _end(blocks[-1], body), blocks[-1].width + 1
+            rows = self.rows(body, at, width, count - index - len(keys), known=0)
+            block = _Block(at, width, rows)
+            more = self.counted(body, block, index + len(keys)) if rows else None
+            if more is None:
+                break
+            keys = keys + more
+            blocks.append(block)
+        return keys
+
+    def body(self, start: int, end: int, mark: int) -> _Body | None:
+        arrays = self.arrays[mark:]
+        if any(one is None or one.ndim == MOST_AXES for _, _, one in arrays):
+            return None
+        edges = [start, *(edge for begin, stop, _ in arrays for edge in (begin, stop)), end]
+        constants = ((a - start, bytes(self.view[a:b])) for a, b in zip(edges[0::2], edges[1::2], strict=True) if a < b)
+        return _Body(end - start, tuple(constants), tuple((a - start, one) for a, _, one in arrays if one is not None))
+
+    def rows(self, body: _Body, at: int, width: int, most: int, known: int) -> int:
+        """How many entries from `at` on have this body and keys of this width; of so many it is known."""
+        stride, inner = 1 + width + body.size, at + 1 + width
+        limit = min(most, (self.size - at) // stride)
+        next_one = inner + known * stride
+        if limit <= known or any(self.view[next_one + a : next_one + a + len(one)] != one for a, one in body.constants):
+            return known
+        limit = _first_other(self.column(at, stride, limit, _uint8, ()), 0xA0 | width)
+        done, block = known, 64  # in growing blocks: trying costs no more than what is won
         while done < limit:
             rows = min(limit, done + block) - done
-            same = min(self.same_rows(start + a, stride, done, rows, b - a) for a, b in constants)
+            same = min(self.same_rows(inner + a + done * stride, stride, rows, one) for a, one in body.constants)
             if same < rows:
                 return done + same
             done, block = done + rows, 16 * block
         return done
 
-    def same_rows(self, at: int, stride: int, skip: int, rows: int, size: int) -> int:
-        """How many of the rows after the first `skip` begin with the bytes of the first row."""
-        first = bytes(self.view[at : at + size])
-        column = self.column(at + skip * stride, stride, rows, np.dtype(f"V{size}"), ())
-        if column.tobytes() == first * rows:
+    def same_rows(self, at: int, stride: int, rows: int, constant: bytes) -> int:
+        """How many rows begin with the constant."""
+        size = len(constant)
+        if self.column(at, stride, rows, np.dtype(f"V{size}"), ()).tobytes() == constant * rows:
             return rows
-        bytewise = self.column(at + skip * stride, stride, rows, _uint8, (size,))
-        return _first_other((bytewise == np.frombuffer(first, _uint8)).all(axis=1), True)
+        bytewise = self.column(at, stride, rows, _uint8, (size,))
+        return _first_other((bytewise == np.frombuffer(constant, _uint8)).all(axis=1), True)
 
-    def repeated(self, state: dict[Any, Any], start: int, end: int, mark: int, rows: int) -> list[Run]:
-        """Read entries that are like the last one, which is at start:end."""
-        first, stride, index = next(reversed(state.values())), end - start, len(state) - 1
-        columns = {id(one): self.views(a, stride, rows, one) for a, _, one in self.arrays[mark:]}
-        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
-        run = Run(index, rows, first, columns, of=state)
-        keys = self.keys(start + 1, stride, rows, self.byte(start) & 31, index)
-        spelled = self.runs is None or keys != index_keys(index + rows)[index : index + rows]
+    def run(
+        self, state: dict[Any, Any], keys: list[str], body: _Body, blocks: list[_Block], spelled: bool
+    ) -> list[Run]:
+        """Enter alike entries, of which the first is there already, into the dict: spelled out, or as a run."""
+        index, first = len(state) - 1, next(reversed(state.values()))
+        columns = {id(one): self.views(offset, body, blocks, one) for offset, one in body.arrays}
+        run = Run(index, len(keys), first, columns, of=state)
         state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
-        if len(state) != index + rows:
-            raise Damaged("expected each key once, got some again", start)
+        if len(state) != index + len(keys):
+            raise Damaged("expected each key once, got some again", blocks[0].at)
         return [] if spelled else [run]
 
-    def keys(self, at: int, stride: int, rows: int, size: int, index: int) -> list[str]:
-        """The texts of keys that begin a stride from each other; quick where they count on from `index`."""
-        column = self.column(at, stride, rows, np.dtype(f"V{size}"), ())
-        expected = index_keys(index + rows)[index : index + rows]
-        same_width = len(expected[0]) == len(expected[-1]) == size  # "9", "10" would pass for "91" and "0…"
-        if same_width and column.tobytes() == "".join(expected).encode():
-            return expected
-        return [self.text(at + row * stride, size)[0] for row in range(rows)]
+    def counted(self, body: _Body, block: _Block, index: int) -> list[str] | None:
+        """The keys of a block, if they count on from `index`."""
+        expected = index_keys(index + block.rows)[index : index + block.rows]
+        if len(expected[0]) != block.width or len(expected[-1]) != block.width:
+            return None  # "9", "10" would pass for "91" and "0…"
+        column = self.column(block.at + 1, _stride(block, body), block.rows, np.dtype(f"V{block.width}"), ())
+        return expected if column.tobytes() == "".join(expected).encode() else None
+
+    def texts(self, body: _Body, block: _Block) -> list[str]:
+        starts = range(block.at + 1, _end(block, body) + 1, _stride(block, body))
+        return [self.text(start, block.width)[0] for start in starts[: block.rows]]
 
     def column(self, at: int, stride: int, rows: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> HostArray:
         """The arrays that begin a stride from each other, as one."""
@@ -79,12 +135,17 @@ class RunReader(ArrayReader):
             strides.insert(0, strides[0] * length)
         return np.ndarray((rows, *shape), dtype, self.view, at, (stride, *strides[: len(shape)]))
 
-    def views(self, at: int, stride: int, rows: int, first: Any) -> list[HostArray]:
+    def views(self, offset: int, body: _Body, blocks: list[_Block], first: Any) -> list[HostArray]:
         if not first.size:  # its other lengths times the rows could be over numpy's limit
-            return [first] * rows
-        if first.shape:
-            return [first, *self.column(at, stride, rows, first.dtype, first.shape)[1:]]
-        return [first, *(one.reshape(()) for one in self.column(at, stride, rows, first.dtype, (1,))[1:])]
+            return [first] * sum(block.rows for block in blocks)
+        found: list[HostArray] = []
+        for block in blocks:
+            shape = first.shape or (1,)
+            start = block.at + 1 + block.width + offset
+            column = self.column(start, _stride(block, body), block.rows, first.dtype, shape)
+            found.extend(column if first.shape else (one.reshape(()) for one in column))
+        found[0] = first
+        return found
 
     def spelled(self, state: object) -> object:
         """A dict with all its items, where it holds runs."""
@@ -95,6 +156,14 @@ class RunReader(ArrayReader):
         for run in found:
             values[run.start : run.start + run.count] = repeat_like(run)
         return dict(zip(state, values, strict=True))
+
+
+def _stride(block: _Block, body: _Body) -> int:
+    return 1 + block.width + body.size
+
+
+def _end(block: _Block, body: _Body) -> int:
+    return block.at + block.rows * _stride(block, body)
 
 
 def _first_other(column: HostArray, value: int) -> int:

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from treaty.runtime._files import map_contents, read_buffer, write_pieces
+from treaty.runtime.formats._join import join
 from treaty.runtime.formats._msgpack_decode import decode
-from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, encode, join
+from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, encode
 
 
 def pack(tree: object, *, chunk_bytes: int = CHUNK_BYTES) -> bytes:
