@@ -36,7 +36,7 @@ def _filled(pieces: Sequence[Any], size: int) -> bytes:
     _ADVISE(
         first, (start + size) // _HUGE_PAGE * _HUGE_PAGE - first, mmap.MADV_HUGEPAGE
     )  # refused: slower, no less right
-    memory = np.frombuffer((ctypes.c_char * size).from_address(start), np.uint8)
+    memory = np.frombuffer(memoryview((ctypes.c_char * size).from_address(start)), np.uint8)
     at = 0
     for piece in pieces:
         flat = np.frombuffer(piece, np.uint8) if type(piece) is bytes else piece.reshape(-1).view(np.uint8)
