@@ -16,6 +16,7 @@ from typing import IO, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._system import start_writing
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -24,6 +25,7 @@ else:
 
 _BUFFERS: Final = 1024  # in one writev; what every system takes
 _HELD: Final = 2**24  # bytes gathered before they are written
+_STARTED: Final = 2**25  # bytes after which the disk is told to begin
 _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds what it holds
 
 
@@ -81,13 +83,16 @@ def write_stream(path: str | os.PathLike[str], pieces: Iterable[Any], size: int)
     with replacing(path) as descriptor:
         _reserve(descriptor, size)
         batch: list[Any] = []
-        held = 0
+        held = written = started = 0
         for piece in _spread(pieces):
             batch.append(piece)
             held += _length(piece)
             if len(batch) == _BUFFERS or held >= _HELD:
                 _write_all(descriptor, batch)
-                batch, held = [], 0
+                batch, held, written = [], 0, written + held
+                if written - started >= _STARTED:
+                    start_writing(descriptor, started, written - started)
+                    started = written
         if batch:
             _write_all(descriptor, batch)
 

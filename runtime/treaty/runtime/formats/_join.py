@@ -1,21 +1,21 @@
 """Buffers joined into one `bytes`. Large results lie in huge pages: to touch new memory in small ones takes most of the time."""
 
 import ctypes
-import mmap
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from treaty.runtime._system import use_huge_pages
+
 _LARGE: Final = 2**24  # bytes; smaller results often get memory that was touched before
 _MANY: Final = 4096  # pieces that are still quick to measure; of more, few are large
-_HUGE_PAGE: Final = 2**21
 
 
 def join(pieces: Sequence[Any]) -> bytes:
     """As `b"".join`; what has a method `pieces` stands for the buffers that this gives."""
     try:
-        size = sum(map(_length, pieces)) if _ADVISE is not None and len(pieces) <= _MANY else 0
+        size = sum(map(_length, pieces)) if len(pieces) <= _MANY else 0
         return b"".join(pieces) if size < _LARGE else _filled(pieces, size)
     except (TypeError, AttributeError):
         if not any(hasattr(piece, "pieces") for piece in pieces):
@@ -31,11 +31,7 @@ def _filled(pieces: Sequence[Any], size: int) -> bytes:
     """C code makes `bytes` in this way too: get them without contents, and fill them before anyone else sees them."""
     result: bytes = _new(None, size)
     start: int = _address(result)
-    first = -(-start // _HUGE_PAGE) * _HUGE_PAGE
-    assert _ADVISE is not None
-    _ADVISE(
-        first, (start + size) // _HUGE_PAGE * _HUGE_PAGE - first, mmap.MADV_HUGEPAGE
-    )  # refused: slower, no less right
+    use_huge_pages(start, size)
     memory = np.frombuffer(memoryview((ctypes.c_char * size).from_address(start)), np.uint8)
     at = 0
     for piece in pieces:
@@ -49,15 +45,3 @@ _new: Final = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssiz
     ("PyBytes_FromStringAndSize", ctypes.pythonapi)
 )
 _address: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyBytes_AsString", ctypes.pythonapi))
-
-
-def _find_advise() -> Any:
-    """The system's madvise, where it knows huge pages."""
-    if not hasattr(mmap, "MADV_HUGEPAGE"):
-        return None
-    advise = ctypes.CDLL(None).madvise
-    advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return advise
-
-
-_ADVISE: Final = _find_advise()
