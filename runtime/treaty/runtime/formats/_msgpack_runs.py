@@ -45,7 +45,8 @@ class RunReader(ArrayReader):
         """
         code, index = self.byte(start), len(state) - 1
         body = self.body(start + 1 + (code & 31), end, mark) if 0xA0 < code < 0xC0 else None
-        rows = 1 if body is None else self.rows(body, start, code & 31, count - index, known=1)
+        most = self.most(start, code & 31, index, count)
+        rows = 1 if body is None else self.rows(body, start, code & 31, most, known=1)
         if body is None or rows < FEWEST_ALIKE:
             return rows, end, []
         blocks = [_Block(start, code & 31, rows)]
@@ -62,7 +63,7 @@ class RunReader(ArrayReader):
         """Go on past "9" to "10": the same entries, with keys a byte longer."""
         while index + len(keys) < count and index + len(keys) == 10 ** blocks[-1].width:
             at, width = _end(blocks[-1], body), blocks[-1].width + 1
-            rows = self.rows(body, at, width, count - index - len(keys), known=0)
+            rows = self.rows(body, at, width, min(count, 10**width) - index - len(keys), known=0)
             block = _Block(at, width, rows)
             more = self.counted(body, block, index + len(keys)) if rows else None
             if more is None:
@@ -70,6 +71,11 @@ class RunReader(ArrayReader):
             keys = keys + more
             blocks.append(block)
         return keys
+
+    def most(self, start: int, width: int, index: int, count: int) -> int:
+        """How many entries may follow with keys of one width: where these count, no more than there are such numbers."""
+        counts = self.data[start + 1 : start + 1 + width] == str(index).encode()
+        return (min(count, 10**width) if counts else count) - index
 
     def body(self, start: int, end: int, mark: int) -> _Body | None:
         arrays = self.arrays[mark:]
@@ -86,7 +92,7 @@ class RunReader(ArrayReader):
         next_one = inner + known * stride
         if limit <= known or any(self.view[next_one + a : next_one + a + len(one)] != one for a, one in body.constants):
             return known
-        limit = _first_other(self.column(at, stride, limit, _uint8, ()), 0xA0 | width)
+        limit = self.same_rows(at, stride, limit, bytes([0xA0 | width]))
         done, block = known, 64  # in growing blocks: trying costs no more than what is won
         while done < limit:
             rows = min(limit, done + block) - done
