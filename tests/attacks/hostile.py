@@ -123,8 +123,9 @@ def _arrays() -> Iterator[Hostile]:
         "<f4",
         "f4",
         "U3",
-        "str96",
-        "bytes8",
+        "str33",
+        "bytes12",
+        "void32",
     ]:
         file = {"": "nothing", ",": "comma", "|O8": "O8", "<f4": "little f4"}.get(name, name)
         yield Hostile(
@@ -243,11 +244,10 @@ def _keys() -> Iterator[Hostile]:
         ("list", b"\x90", "list"),
         ("map", b"\x80", "dict"),
         ("array", array([1], "int8", b"a"), "ndarray"),
-        ("float", b"\xcb" + bytes(8), "float"),
-        ("none", b"\xc0", "NoneType"),
-        ("true", b"\xc3", "bool"),
+        ("nan", b"\xcb" + struct.pack(">d", float("nan")), "float"),
         ("complex", ext(2, pack([1.0, 2.0])), "complex"),
-        ("numpy-scalar", array([], "int8", b"a", 3), "int8"),
+        ("numpy-complex", array([], "complex64", bytes(8), 3), "complex64"),
+        ("numpy-nan", array([], "float16", b"\xff\x7f", 3), "float16"),
     ]:
         yield Hostile(f"key-{name}", mapping(key, b"\x01"), f"expected a key, got a {kind} at byte 1, $")
     yield Hostile("key-not-utf8", b"\x81\xa2\xc3\x28\x01", "expected UTF-8, got other bytes at byte 2, $")

@@ -98,5 +98,7 @@ def _pieces(codec: Codec[_T], obj: _T, chunk_bytes: int, sketch: bool = True) ->
         raise (StateMismatchError(found) if found else error) from None
     try:
         return encode(state, chunk_bytes=chunk_bytes, runs=runs)
+    except TreatyError:
+        raise
     except (TypeError, ValueError, OverflowError) as error:
         raise TreatyError(f"expected what MessagePack can hold, got {error} in {codec.id}") from error

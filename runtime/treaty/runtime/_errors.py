@@ -83,6 +83,10 @@ class UnaddressableArrayError(TreatyError, ValueError):
     """An array has shards on other hosts, so this process cannot write it to one file."""
 
 
+class UnwritableArrayError(TreatyError, ValueError, TypeError):
+    """An array that has no form in MessagePack: objects, fields, a mask, or no contents. Flax raises either of the two."""
+
+
 class StateKeyError(TreatyError, AssertionError, TypeError):
     """A registered function gave a state dict with keys other than str: Flax asserts, eformer raises a TypeError."""
 

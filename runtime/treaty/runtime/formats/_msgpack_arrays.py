@@ -3,6 +3,7 @@
 import mmap
 import re
 import struct
+import sys
 from math import prod
 from typing import Any, Final
 
@@ -67,7 +68,9 @@ class ArrayReader:
         """[shape, dtype name, bytes] that must end where the extension does."""
         head, shape, dtype = self.head(start, end)
         array: HostArray = np.ndarray(shape, dtype, self.view, start + len(head))
-        self.arrays.append((start + len(head), end, array))
+        if dtype.kind == "U":
+            _check_text(array, start + len(head))
+        self.arrays.append((start + len(head), end, None if dtype.kind == "U" else array))  # None is never repeated
         return array
 
     def head(self, start: int, end: int) -> tuple[bytes, Any, Any]:
@@ -95,7 +98,8 @@ class ArrayReader:
         except (ValueError, OverflowError) as error:  # too many axes, or lengths over numpy's limit beside a 0
             raise Damaged(f"expected a shape, got {shown(shape)} ({error})", start + 1) from None
         found = (bytes(self.data[start:data]), tuple(shape), dtype)
-        self.heads[end - start, found[0][:PREFIX]] = found
+        if dtype.kind != "U":  # whose data is looked at each time
+            self.heads[end - start, found[0][:PREFIX]] = found
         return found
 
     def shape(self, start: int) -> tuple[list[int], int]:
@@ -127,16 +131,25 @@ class ArrayReader:
 
 _dtypes: dict[str, "np.dtype[Any]"] = {name: one.numpy for name, one in BY_NAME.items()}
 _OTHER_NAMES: Final = re.compile(r"float128|complex256|(datetime|timedelta)64(\[([1-9]\d{0,5})?[A-Za-z]{1,3}\])?")
+_TEXT: Final = re.compile(r"(str|bytes)([1-9]\d{0,8})")  # with its size in bits; Flax writes these and reads none
 
 
 def _dtype(name: str) -> "np.dtype[Any] | None":
     """A dtype by the name that numpy gives it; never one that holds objects."""
+    if name not in _dtypes and (text := _TEXT.fullmatch(name)):
+        letter, width = ("U", 32) if text[1] == "str" else ("S", 8)
+        return None if int(text[2]) % width else np.dtype(f"{letter}{int(text[2]) // width}")
     if name not in _dtypes and _OTHER_NAMES.fullmatch(name):
         try:
             _dtypes[name] = np.dtype(name)
         except TypeError:
             return None
     return _dtypes.get(name)
+
+
+def _check_text(array: HostArray, at: int) -> None:
+    if array.size and array.reshape(-1).view(np.uint32).max() > sys.maxunicode:
+        raise Damaged("expected text in UCS-4, got other numbers", at)
 
 
 def shown(value: object) -> str:

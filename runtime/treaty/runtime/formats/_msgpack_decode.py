@@ -44,6 +44,7 @@ class _Decoder(RunReader):
     def __init__(self, data: Any, runs: Runs | None, lazy: bool) -> None:
         super().__init__(data, runs)
         self.lazy = lazy
+        self.lists = 0  # that the value is in: Flax takes no dict in one for an array in parts
 
     def value(self, at: int, depth: int) -> tuple[Any, int]:
         code = self.byte(at)
@@ -76,6 +77,7 @@ class _Decoder(RunReader):
 
     def sequence(self, count: int, at: int, depth: int) -> tuple[list[Any], int]:
         self.enter(count, 1, at, depth)
+        self.lists += 1
         items: list[Any] = []
         for index in range(count):
             try:
@@ -84,6 +86,7 @@ class _Decoder(RunReader):
                 damage.path.insert(0, index)
                 raise
             items.append(item)
+        self.lists -= 1
         return items, at
 
     def enter(self, count: int, least: int, at: int, depth: int) -> None:
@@ -108,7 +111,7 @@ class _Decoder(RunReader):
                 rows, at, run = self.alike(state, start, at, mark, count)
                 found += run
                 patience = 0 if rows >= FEWEST_ALIKE else max(rows - 1, 4)
-        if CHUNKED in state:
+        if CHUNKED in state and not self.lists:
             return self.unchunked(state, at), at
         if found and self.runs is not None:
             self.runs[id(state)] = found
@@ -151,7 +154,7 @@ class _Decoder(RunReader):
         """Read one key and its value into the dict."""
         code = self.byte(start)
         key, at = self.text(start + 1, code & 31) if 0xA0 <= code < 0xC0 else self.value(start, depth + 1)
-        if type(key) not in _KEYS:
+        if type(key) not in _KEYS and not _is_key(key):
             raise Damaged(f"expected a key, got a {type(key).__name__}", start)
         if key in state:
             raise Damaged(f"expected each key once, got {shown(key)} again", start)
@@ -219,7 +222,12 @@ class _Decoder(RunReader):
         return complex(*parts)
 
 
-_KEYS: Final = (str, bytes, int)  # not floats or complex numbers: of those, many can be made that hash alike
+_KEYS: Final = (str, bytes, int, bool, type(None))
+
+
+def _is_key(key: Any) -> bool:
+    """Numbers that can be found again. Not complex ones: of those, many can be made that hash alike."""
+    return isinstance(key, (float, np.generic)) and not isinstance(key, np.complexfloating) and bool(key == key)
 
 
 def _in_order(state: object) -> list[Any] | None:
@@ -229,5 +237,5 @@ def _in_order(state: object) -> list[Any] | None:
     return [state[str(index)] for index in range(len(state))]
 
 
-def _step(key: str | bytes | int) -> str | int:
+def _step(key: Any) -> str | int:
     return key if type(key) is int or (type(key) is str and len(key) <= 80) else shown(key)

@@ -15,12 +15,11 @@ import msgpack
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._errors import UnaddressableArrayError
+from treaty.runtime._errors import UnaddressableArrayError, UnwritableArrayError
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.alike import Run, repeat_like
 from treaty.runtime._state.index import packed_index_keys
 from treaty.runtime.formats._join import join
-from treaty.schema import TreatyError
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
@@ -63,7 +62,7 @@ class _Encoder:
         elif kind is list:
             self.sequence(value)
         elif kind is jax.ShapeDtypeStruct:
-            raise TreatyError("expected arrays with contents, got abstract ones")
+            raise UnwritableArrayError("expected arrays with contents, got abstract ones")
         else:
             self.out.append(self.pack(value))
 
@@ -89,12 +88,10 @@ class _Encoder:
     def sequence(self, items: list[Any]) -> None:
         self.out.append(_list_head(len(items)))
         self.enter()
+        chunk_bytes, self.chunk_bytes = self.chunk_bytes, 2**63  # Flax splits nothing below a list
         for item in items:
-            if isinstance(item, (np.ndarray, jax.Array)):  # Flax never splits these
-                array = host_array(item)
-                self.out += (array_head(NDARRAY, array.shape, array.dtype), array)
-            else:
-                self.value(item)
+            self.value(item)
+        self.chunk_bytes = chunk_bytes
         self.depth -= 1
 
     def array(self, array: HostArray) -> None:
@@ -182,17 +179,19 @@ def host_array(array: Any) -> HostArray:
     """An array as MessagePack stores it: on the host, in C order, in the machine's byte order."""
     if isinstance(array, jax.Array):
         if isinstance(array, jax.core.Tracer):
-            raise TreatyError("expected arrays with contents, got traced ones; save outside of jit and grad")
-        if not array.is_fully_addressable:
+            raise UnwritableArrayError("expected arrays with contents, got traced ones; save outside of jit and grad")
+        if not array.is_fully_addressable and not array.is_fully_replicated:
             raise UnaddressableArrayError(
                 f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
                 "several processes; save a directory instead, or gather it first"
             )
         array = np.asarray(array)
-    if array.dtype.hasobject or array.dtype.names is not None:
-        raise ValueError(
+    elif isinstance(array, np.ma.MaskedArray):
+        raise UnwritableArrayError("expected an array without a mask, got a masked one; store its data and mask as two")
+    if array.dtype.hasobject or issubclass(array.dtype.type, np.void):  # numpy's, with fields or without
+        raise UnwritableArrayError(
             "Object and structured dtypes not supported for serialization of ndarrays: "
-            f"expected numbers, got dtype {array.dtype}"
+            f"expected numbers or text, got dtype {array.dtype}"
         )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

@@ -21,7 +21,7 @@ from treaty.runtime.directory import _tree as directory
 from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.runtime.formats import msgpack, npz, orbax, safetensors
 from treaty.runtime.formats._orbax_find import METADATA, STEP_METADATA, TEMPORARY
-from treaty.schema import Schema
+from treaty.schema import Schema, TreatyError
 
 _SHARD_INDEX: Final = ".safetensors.index.json"
 
@@ -114,6 +114,8 @@ def _read_msgpack(path: Path, folder: Path, schema: Schema | None) -> Contents:
 def _write_msgpack(path: Path, tree: dict[str, Any], options: Options) -> None:
     try:
         msgpack.write_file(path, tree)
+    except TreatyError:
+        raise
     except (TypeError, OverflowError) as error:
         raise InvalidArgumentError(f"expected what MessagePack can hold, got {error}") from error
 
