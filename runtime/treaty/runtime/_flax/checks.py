@@ -36,7 +36,7 @@ def fits(target: Any, value: Any, dtypes: bool) -> bool:
     except AttributeError:
         return True
     try:
-        if value.shape == shape and (not dtypes or value.dtype == dtype):
+        if value.shape == shape and (not dtypes or value.dtype == dtype or value.dtype == _native(dtype)):
             return True
     except AttributeError:
         if shape == () and _is_number(value, dtype, dtypes):
@@ -64,6 +64,11 @@ def compare(target: Any, state: Any, dtypes: bool, names: Names) -> list[Mismatc
 
 def mismatch(target: Any, value: Any, names: Names) -> Mismatch:
     return Mismatch(describe(target), describe(value), error_path(names))
+
+
+def _native(dtype: Any) -> Any:
+    """What is stored of an array whose bytes are swapped."""
+    return dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype
 
 
 def _is_number(value: object, dtype: Any, dtypes: bool) -> bool:

@@ -123,6 +123,8 @@ class _Reader:
 
     def _list(self, target: Iterable[Any], state: Any, names: Names) -> Any:
         items = list(target)
+        if not items and type(state) is list and not state:
+            return items
         if not self._is_dict(state, f"a list of {len(items)}", names):
             return target
         if len(items) != len(state):

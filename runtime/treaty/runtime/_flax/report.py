@@ -54,12 +54,12 @@ def _issues(state: Any, names: Names) -> Iterator[str]:
 
 def _issue(leaf: Any) -> str:
     if isinstance(leaf, jax.Array):
-        if not leaf.is_fully_addressable:
+        if not leaf.is_fully_addressable and not leaf.is_fully_replicated:
             return "Non-addressable array"
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return "Typed PRNG key: store jax.random.key_data of it"
         return ""
-    sample = np.empty(0, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
+    sample = leaf.reshape(-1)[:0] if isinstance(leaf, np.ndarray) else leaf
     try:
         msgpack.pack(sample)
     except (TypeError, ValueError, OverflowError) as error:
