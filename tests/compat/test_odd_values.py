@@ -227,3 +227,9 @@ def test_a_swapped_array_is_a_target_for_what_is_stored_of_it() -> None:
 def test_an_empty_list_may_be_stored_as_a_list() -> None:
     data = FLAX.msgpack_serialize({"a": [], "b": []})
     agree("from_bytes", {"a": [], "b": ()}, data)
+
+
+def test_an_int_key_is_looked_for_as_text_only() -> None:
+    with pytest.raises(ValueError, match=r"contains keys {'1'} which are not present in state dict at path \./a$"):
+        serialization.from_state_dict({"a": {1: 0}}, {"a": {1: 5}})
+    agree("from_state_dict", {"a": {1: 0}}, {"a": {1: 5}})

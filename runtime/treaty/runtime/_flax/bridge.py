@@ -26,9 +26,9 @@ _lock = threading.Lock()
 
 
 def loaded_flax() -> Any:
-    """Flax's serialization module if it is imported, all of it; otherwise None."""
+    """Flax's serialization module if it is imported, all of it; otherwise None, as when ours was put in its place."""
     module = sys.modules.get(_NAME)
-    return module if hasattr(module, "to_bytes") else None
+    return module if hasattr(module, "to_bytes") and getattr(module, "__name__", "") == _NAME else None
 
 
 def share(cls: type, functions: Functions, *, override: bool) -> None:

@@ -4,8 +4,11 @@ A type whose functions somebody replaced is not one of them, and goes the genera
 """
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from treaty.runtime._flax.bridge import loaded_flax
+from treaty.runtime._flax.registry import registered_here
 
 
 def struct_fields(cls: type) -> tuple[str, ...] | None:
@@ -19,6 +22,13 @@ def is_frozen_dict(cls: type) -> bool:
     return _module_of_reader(cls) == "flax.core.frozen_dict"
 
 
+def thawed(frozen: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """The dict of dicts inside a FrozenDict: that itself makes a FrozenDict of each when it is asked for it."""
+    inside = getattr(frozen, "_dict", None)
+    return inside if type(inside) is dict else frozen
+
+
 def _module_of_reader(cls: type) -> str | None:
-    registered = getattr(loaded_flax(), "_STATE_DICT_REGISTRY", {}).get(cls)
-    return None if registered is None else getattr(registered[1], "__module__", None)
+    flax = loaded_flax()
+    functions = registered_here(cls) if flax is None else getattr(flax, "_STATE_DICT_REGISTRY", {}).get(cls)
+    return None if functions is None else getattr(functions[1], "__module__", None)

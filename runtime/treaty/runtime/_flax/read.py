@@ -1,21 +1,23 @@
 """`from_state_dict`: Flax's rules and messages, and a check of every array."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
+import jax
 from jax.tree_util import Partial
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._flax.checks import agree, compare, fits, is_strict, mismatch
-from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields
+from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields, thawed
 from treaty.runtime._flax.paths import Names, error_path, joined, names_below
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
 from treaty.runtime._flax.write import to_state_dict
 from treaty.runtime._state import state_dict
 from treaty.runtime._state.explain import describe
+from treaty.runtime._state.index import index_keys
 from treaty.runtime._state.registry import is_state_class
 
 _Read: TypeAlias = Callable[[Any, Any, Names], Any]
@@ -68,28 +70,53 @@ def restore_state_class(target: Any, state: Any, names: Names = ()) -> Any:
     return target
 
 
-class _Reader:
-    """Restores one target, and notes every mismatch that does not keep it from going on."""
+class _Reader(dict[type, _Read | None]):
+    """Restores one target, and notes every mismatch that does not keep it from going on.
+
+    It knows who restores each type, asked once. None is for leaves.
+    """
 
     def __init__(self, found: list[Mismatch], *, shapes: bool, dtypes: bool) -> None:
+        super().__init__()
         self._found = found
         self._shapes = shapes
         self._dtypes = dtypes
-        self._by_type: dict[type, _Read | None] = {}
+        self._on_device: set[type] = set()  # types of jax arrays, of which one look-up tells shape and dtype
 
     def read(self, target: Any, state: Any, names: Names) -> Any:
-        return self._part(target, state, names[:-1], names[-1])
+        return self._entries([(names[-1], target)], {names[-1]: state}, names[:-1])[names[-1]]
 
-    def _part(self, target: Any, state: Any, above: Names, name: str) -> Any:
-        cls = type(target)
-        if cls not in self._by_type:
-            self._by_type[cls] = self._reader_of(cls)
-        read = self._by_type[cls]
-        if read is not None:
-            return read(target, state, (*above, name))
-        if self._shapes and not fits(target, state, self._dtypes):
-            self._found.append(mismatch(target, state, (*above, name)))
-        return state
+    def _entries(self, items: Iterable[tuple[Any, Any]], state: Any, names: Names) -> dict[Any, Any]:
+        """What the state has for each part of a node. Every leaf comes by here, so leaves are checked in place."""
+        on_device, shapes, dtypes = self._on_device, self._shapes, self._dtypes
+        restored = {}
+        for key, target in items:
+            try:
+                restored[key] = value = state[key if type(key) is str else str(key)]
+            except KeyError:  # a key that is no str in both
+                raise _missing_keys({str(key)}, names) from None
+            cls = type(target)
+            read = self[cls]
+            if read is not None:
+                restored[key] = read(target, value, (*names, str(key)))
+            elif shapes:
+                try:
+                    like = target.aval if cls in on_device else target
+                    if value.shape != like.shape or (dtypes and value.dtype is not like.dtype):
+                        self._leaf(target, value, (*names, str(key)))
+                except AttributeError:
+                    self._leaf(target, value, (*names, str(key)))
+        return restored
+
+    def _leaf(self, target: Any, value: Any, names: Names) -> None:
+        if not fits(target, value, self._dtypes):
+            self._found.append(mismatch(target, value, names))
+
+    def __missing__(self, cls: type) -> _Read | None:
+        self[cls] = read = self._reader_of(cls)
+        if issubclass(cls, jax.Array) and not issubclass(cls, jax.core.Tracer):
+            self._on_device.add(cls)
+        return read
 
     def _reader_of(self, cls: type) -> _Read | None:
         if is_namedtuple(cls):
@@ -106,35 +133,37 @@ class _Reader:
             general: _Read = partial(self._registered, served.read)
             if (fields := struct_fields(cls)) is not None:
                 return partial(self._struct, general, fields)
-            return partial(self._frozen_dict, general) if is_frozen_dict(cls) else general
+            return self._frozen_dict if is_frozen_dict(cls) else general
         if is_state_class(cls):
             return restore_state_class
         return self._class if issubclass(cls, type) else None
 
-    def _dict(self, target: dict[Any, Any], state: Any, names: Names) -> Any:
-        if not self._is_dict(state, f"a dict of {len(target)}", names):
-            return target
-        if missing := {str(key) for key in target}.difference(state.keys()):
-            raise ValueError(
-                "The target dict keys and state dict keys do not match, target dict contains keys "
-                f"{missing} which are not present in state dict at path {joined(names)}"
-            )
-        return {key: self._part(value, state[str(key)], names, str(key)) for key, value in target.items()}
+    def _dict(self, target: Mapping[Any, Any], state: Any, names: Names) -> Any:
+        if type(state) is not dict or not target.keys() <= state.keys():
+            if not self._is_dict(state, f"a dict of {len(target)}", names):
+                return target
+            if missing := {str(key) for key in target}.difference(state.keys()):
+                raise _missing_keys(missing, names)
+        return self._entries(target.items(), state, names)
 
-    def _list(self, target: Iterable[Any], state: Any, names: Names) -> Any:
-        items = list(target)
-        if not items and type(state) is list and not state:
-            return items
-        if not self._is_dict(state, f"a list of {len(items)}", names):
+    def _frozen_dict(self, target: Any, state: Any, names: Names) -> Any:
+        return type(target)(self._dict(thawed(target), state, names))
+
+    def _list(self, target: Sequence[Any], state: Any, names: Names) -> Any:
+        count = len(target)
+        if not count and type(state) is list and not state:
+            return []
+        if not self._is_dict(state, f"a list of {count}", names):
             return target
-        if len(items) != len(state):
+        if count != len(state):
             raise ValueError(
                 "The size of the list and the state dict do not match, "
-                f"got {len(items)} and {len(state)} at path {joined(names)}"
+                f"got {count} and {len(state)} at path {joined(names)}"
             )
-        if not self._has_keys(state, [str(index) for index in range(len(items))], names):
+        keys = index_keys(count)[:count]
+        if not self._has_keys(state, keys, names):
             return target
-        return [self._part(value, state[str(index)], names, str(index)) for index, value in enumerate(items)]
+        return list(self._entries(zip(keys, target, strict=True), state, names).values())
 
     def _tuple(self, target: tuple[Any, ...], state: Any, names: Names) -> Any:
         return tuple(self._list(target, state, names))
@@ -148,16 +177,14 @@ class _Reader:
                 "The field names of the state dict and the named tuple do not match, "
                 f"got {set(state.keys())} and {set(target._fields)} at path {joined(names)}"
             )
-        parts = {name: self._part(getattr(target, name), state[name], names, name) for name in target._fields}
-        return type(target)(**parts)
+        return type(target)(**self._entries(_attributes(target, target._fields), state, names))
 
     def _partial(self, target: Partial, state: Any, names: Names) -> Any:
-        if not self._is_dict(state, "a Partial", names) or not self._has_keys(state, ["args", "keywords"], names):
+        if not self._is_dict(state, "a Partial", names) or not self._has_keys(state, _PARTIAL, names):
             return target
-        args = self._part(target.args, state["args"], names, "args")
-        keywords = self._part(target.keywords, state["keywords"], names, "keywords")
+        parts = self._entries(_attributes(target, _PARTIAL), state, names)
         make: Callable[..., Partial] = Partial
-        return make(target.func, *args, **keywords)
+        return make(target.func, *parts["args"], **parts["keywords"])
 
     def _registered(self, read: _Read, target: Any, state: Any, names: Names) -> Any:
         """What a registered function makes of the state. It may read older forms: then its result must fit the target."""
@@ -173,14 +200,7 @@ class _Reader:
     def _struct(self, general: _Read, fields: tuple[str, ...], target: Any, state: Any, names: Names) -> Any:
         if type(state) is not dict or state.keys() != set(fields):
             return general(target, state, names)  # Flax has words for it
-        parts = {name: self._part(getattr(target, name), state[name], names, name) for name in fields}
-        return target.replace(**parts)
-
-    def _frozen_dict(self, general: _Read, target: Any, state: Any, names: Names) -> Any:
-        if type(state) is not dict or not {str(key) for key in target} <= state.keys():
-            return general(target, state, names)
-        parts = {key: self._part(value, state[str(key)], names, str(key)) for key, value in target.items()}
-        return type(target)(parts)
+        return target.replace(**self._entries(_attributes(target, fields), state, names))
 
     def _class(self, target: type, state: Any, names: Names) -> Any:
         """A state class may stand for its instances; any other class is a leaf."""
@@ -192,11 +212,25 @@ class _Reader:
         self._found.append(Mismatch(expected, describe(state), error_path(names)))
         return False
 
-    def _has_keys(self, state: Any, expected: list[str], names: Names) -> bool:
+    def _has_keys(self, state: Any, expected: Sequence[str], names: Names) -> bool:
         missing = [key for key in expected if key not in state]
         if missing:
-            self._found.append(Mismatch(f"the keys {expected}", str(list(state.keys())), error_path(names)))
+            self._found.append(Mismatch(f"the keys {list(expected)}", str(list(state.keys())), error_path(names)))
         return not missing
+
+
+_PARTIAL: Final = ("args", "keywords")
+
+
+def _missing_keys(missing: set[str], names: Names) -> ValueError:
+    return ValueError(
+        "The target dict keys and state dict keys do not match, target dict contains keys "
+        f"{missing} which are not present in state dict at path {joined(names)}"
+    )
+
+
+def _attributes(target: Any, names: Iterable[str]) -> list[tuple[str, Any]]:
+    return [(name, getattr(target, name)) for name in names]
 
 
 def _without_legacy(target: Any, state: Any) -> Any:

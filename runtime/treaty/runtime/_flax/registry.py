@@ -60,6 +60,10 @@ def functions_of(cls: type) -> Served | None:
     return functions and Served(partial(_write_here, functions), partial(_read_here, functions))
 
 
+def registered_here(cls: type) -> Functions | None:
+    return _registered.get(cls)
+
+
 def _write_here(functions: Functions, target: Any) -> Any:
     state = functions.write(target)
     if isinstance(state, dict) and not all(isinstance(key, str) for key in state):

@@ -5,8 +5,9 @@ from typing import Any, TypeAlias
 
 from jax.tree_util import Partial
 
-from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields
+from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields, thawed
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
+from treaty.runtime._state.index import index_keys
 from treaty.runtime._state.registry import codec_of_instance, is_state_class
 
 _Write: TypeAlias = Callable[[Any], Any]
@@ -21,18 +22,16 @@ def write_state_class(target: Any) -> Any:
     return codec_of_instance(target).write(target)
 
 
-class _Writer:
-    """One call of `to_state_dict`, which asks only once who serves a type."""
-
-    def __init__(self) -> None:
-        self._by_type: dict[type, _Write | None] = {}
+class _Writer(dict[type, _Write | None]):
+    """One call of `to_state_dict`: who serves each type, asked once. None is for leaves."""
 
     def __call__(self, target: Any) -> Any:
-        cls = type(target)
-        if cls not in self._by_type:
-            self._by_type[cls] = self._writer_of(cls)
-        write = self._by_type[cls]
+        write = self[type(target)]
         return target if write is None else write(target)
+
+    def __missing__(self, cls: type) -> _Write | None:
+        self[cls] = write = self._writer_of(cls)
+        return write
 
     def _writer_of(self, cls: type) -> _Write | None:
         if is_namedtuple(cls):
@@ -48,20 +47,23 @@ class _Writer:
         if (fields := struct_fields(cls)) is not None:
             return lambda target: {name: self(getattr(target, name)) for name in fields}
         if is_frozen_dict(cls):
-            return self._dict
+            return lambda target: self._dict(thawed(target))
         if served := functions_of(cls):
             return served.write
         return write_state_class if is_state_class(cls) else None
 
     def _dict(self, target: Mapping[Any, Any]) -> dict[str, Any]:
-        state = {str(key): self(value) for key, value in target.items()}
+        state = {
+            key if type(key) is str else str(key): value if (write := self[type(value)]) is None else write(value)
+            for key, value in target.items()
+        }
         if len(state) != len(target):
             given = ", ".join(repr(key)[:40] for key in target)
             raise ValueError(f"Dict keys do not have a unique string representation: {set(state)} vs given: {given}")
         return state
 
     def _list(self, target: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
-        return {str(index): self(value) for index, value in enumerate(target)}
+        return dict(zip(index_keys(len(target)), map(self, target), strict=False))
 
     def _namedtuple(self, target: Any) -> dict[str, Any]:
         return {name: self(getattr(target, name)) for name in target._fields}
