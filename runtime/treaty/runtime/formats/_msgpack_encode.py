@@ -180,12 +180,15 @@ def host_array(array: Any) -> HostArray:
     if isinstance(array, jax.Array):
         if isinstance(array, jax.core.Tracer):
             raise UnwritableArrayError("expected arrays with contents, got traced ones; save outside of jit and grad")
-        if not array.is_fully_addressable and not array.is_fully_replicated:
+        try:
+            array = np.asarray(array)
+        except RuntimeError:  # asked after the fact: the question takes as long as a small array's copy
+            if array.is_fully_addressable:
+                raise
             raise UnaddressableArrayError(
                 f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
                 "several processes; save a directory instead, or gather it first"
-            )
-        array = np.asarray(array)
+            ) from None
     elif isinstance(array, np.ma.MaskedArray):
         raise UnwritableArrayError("expected an array without a mask, got a masked one; store its data and mask as two")
     if array.dtype.hasobject or issubclass(array.dtype.type, np.void):  # numpy's, with fields or without
