@@ -221,6 +221,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     options = parser.parse_args()
+    warnings.simplefilter("error")
     print(f"seed {options.seed}, {options.seconds:g} seconds", flush=True)
     end, sound, number = time.monotonic() + options.seconds, 0, 0
     for number, data in enumerate(cases(options.seed)):

@@ -247,7 +247,9 @@ def _keys() -> Iterator[Hostile]:
         ("nan", b"\xcb" + struct.pack(">d", float("nan")), "float"),
         ("complex", ext(2, pack([1.0, 2.0])), "complex"),
         ("numpy-complex", array([], "complex64", bytes(8), 3), "complex64"),
-        ("numpy-nan", array([], "float16", b"\xff\x7f", 3), "float16"),
+        ("numpy-nan", array([], "float64", struct.pack("<d", float("nan")), 3), "float64"),
+        ("numpy-float16", array([], "float16", b"\x00\x7c", 3), "float16"),
+        ("numpy-timedelta", array([], "timedelta64[s]", bytes(8), 3), "timedelta64"),
     ]:
         yield Hostile(f"key-{name}", mapping(key, b"\x01"), f"expected a key, got a {kind} at byte 1, $")
     yield Hostile("key-not-utf8", b"\x81\xa2\xc3\x28\x01", "expected UTF-8, got other bytes at byte 2, $")

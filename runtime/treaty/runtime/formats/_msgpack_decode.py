@@ -223,11 +223,12 @@ class _Decoder(RunReader):
 
 
 _KEYS: Final = (str, bytes, int, bool, type(None))
+_OTHER_KEYS: Final = (float, np.integer, np.bool_, np.str_, np.bytes_)
 
 
 def _is_key(key: Any) -> bool:
-    """Numbers that can be found again. Not complex ones: of those, many can be made that hash alike."""
-    return isinstance(key, (float, np.generic)) and not isinstance(key, np.complexfloating) and bool(key == key)
+    """Keys that are found again. Of complex numbers many hash alike; numpy's other numbers warn when they are compared."""
+    return isinstance(key, _OTHER_KEYS) and not isinstance(key, np.timedelta64) and bool(key == key)
 
 
 def _in_order(state: object) -> list[Any] | None:
