@@ -17,7 +17,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/treaty check
 
-# Flax's own tests of flax.serialization, from the source release of the Flax that is installed, run against ours.
+# Flax's own tests of all that reaches flax.serialization, from the source release of the Flax that is installed, run against ours.
 compat: $(READY)
 	$(BIN)/python -m tests.compat.flax_suite
 

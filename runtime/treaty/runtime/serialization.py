@@ -15,6 +15,7 @@ from treaty.runtime._flax.paths import current_path as current_path
 from treaty.runtime._flax.private import _chunk_array_leaves_in_place as _chunk_array_leaves_in_place
 from treaty.runtime._flax.private import _msgpack_ext_pack as _msgpack_ext_pack
 from treaty.runtime._flax.read import from_state_dict as from_state_dict
+from treaty.runtime._flax.registry import _registered as _STATE_DICT_REGISTRY  # noqa: F401
 from treaty.runtime._flax.registry import is_serializable as is_serializable
 from treaty.runtime._flax.registry import register_serialization_state as register_serialization_state
 from treaty.runtime._flax.report import get_serialization_info as get_serialization_info
