@@ -41,6 +41,11 @@ CASES = {
         *(f"to_bytes, 20 leaves, 0 MiB: {name}" for name in ("flax", "safetensors", "pickle", "np.savez", "join")),
         *(f"from_bytes into numpy, 20 leaves, 0 MiB: {name}" for name in ("flax", "safetensors", "pickle", "np.savez")),
     ],
+    "dropin": [
+        f"{function}, {tree} leaves, 0 MiB"
+        for tree in ("TrainState with adamw, 26", "FrozenDict, 24", "nnx, 24", "large arrays, 4")
+        for function in ("to_state_dict", "from_state_dict", "to_bytes", "from_bytes")
+    ],
     "files": [
         *(f"save, 8 leaves, 0 MiB: {name}" for name in ("raw write", "safetensors", "flax")),
         "restore into numpy, 8 leaves, 0 MiB: safetensors",
