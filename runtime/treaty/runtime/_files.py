@@ -5,6 +5,7 @@ import gzip
 import mmap
 import os
 import secrets
+import stat
 import sys
 import tempfile
 import zlib
@@ -33,6 +34,7 @@ _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds wha
 def replacing(path: str | os.PathLike[str]) -> Iterator[int]:
     """A descriptor of a new file that takes the place of `path` when all went well; otherwise that stays as it is."""
     place = Path(os.path.realpath(path))
+    _refuse_special(place)
     temporary = place.with_name(f".{place.name[:40]}.{secrets.token_hex(6)}.tmp")  # a name may be 255 bytes long
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
@@ -99,7 +101,7 @@ def write_stream(path: str | os.PathLike[str], pieces: Iterable[Any], size: int)
 
 def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
     """The bytes of a file as they are, mapped; there is no map of nothing."""
-    with open(path, "rb") as file:
+    with _opened(path) as file:
         if os.fstat(file.fileno()).st_size == 0:
             return b""
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -107,7 +109,7 @@ def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
 
 def read_buffer(path: str | os.PathLike[str]) -> Any:
     """The contents of a file: a map of it, or, where it begins as a compressed one does, memory."""
-    with open(path, "rb") as file:
+    with _opened(path) as file:
         compressor = _compressor(file)
         if compressor is None:
             return map_file(path)
@@ -119,7 +121,7 @@ def read_buffer(path: str | os.PathLike[str]) -> Any:
 
 def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | bytes":
     """As `read_buffer`, but what is compressed is unpacked into a nameless file in `folder`, which is then mapped."""
-    with open(path, "rb") as file, tempfile.TemporaryFile(dir=folder) as unpacked:
+    with _opened(path) as file, tempfile.TemporaryFile(dir=folder) as unpacked:
         compressor = _compressor(file)
         if compressor is None:
             return map_file(path)
@@ -127,6 +129,18 @@ def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | byt
             unpacked.write(block)
         unpacked.flush()
         return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ) if unpacked.tell() else b""
+
+
+def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    _refuse_special(path)
+    return open(path, "rb")
+
+
+def _refuse_special(path: str | os.PathLike[str]) -> None:
+    """To open a pipe can take for ever, and a device would be replaced by a file."""
+    mode = os.stat(path).st_mode if os.path.exists(path) else stat.S_IFREG
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "expected a file, got a pipe or a device", os.fspath(path))
 
 
 def _compressor(file: IO[bytes]) -> "_Compressor | None":
