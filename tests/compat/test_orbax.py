@@ -206,7 +206,7 @@ def test_a_manager_gives_its_last_committed_step_or_the_one_asked_for(tmp_path: 
     assert orbax.read_tree(tmp_path, item="state") == {"step": 20}
     assert orbax.read_tree(tmp_path, item="state", step=1) == {"step": 1}
     assert orbax.read_tree(tmp_path / "1" / "state") == {"step": 1}
-    with pytest.raises(TreatyError, match="to name one of extra, state in"):
+    with pytest.raises(TreatyError, match="expected one item, got extra, state in"):
         orbax.read_tree(tmp_path)
     with pytest.raises(IncompleteCheckpointError, match="expected step 2, got 1, 20"):
         orbax.read_tree(tmp_path, step=2)

@@ -14,6 +14,7 @@ from jaxtyping import Float32, Int32
 from treaty.generator import load
 from treaty.runtime import StateMismatchError, restore, save, save_async
 from treaty.schema import Dims, Length, TreatyError, state
+from treaty.schema.keymap import KeyMap, Rule
 
 PATHS = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "directory", "x.checkpoint"]
 P: Any = PartitionSpec  # JAX does not annotate its constructor
@@ -85,8 +86,12 @@ def test_what_a_format_cannot_do_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TreatyError, match=r"expected a directory or a URL, got the file"):
         save_async(tmp_path / "x.msgpack", train())
     save(tmp_path / "x.msgpack", train())
-    with pytest.raises(TreatyError, match="expected a directory for cast, got the file"):
-        restore(tmp_path / "x.msgpack", Train, cast={"float32": "bfloat16"})
+    with pytest.raises(TreatyError, match="expected names of dtypes, got 'fp7'"):
+        restore(tmp_path / "x.msgpack", Train, cast={"float32": "fp7"})
+    with pytest.raises(TreatyError, match="expected max_bytes_in_flight of 1 or more, got 0"):
+        restore(tmp_path / "x.msgpack", Train, max_bytes_in_flight=0)
+    with pytest.raises(TreatyError, match=r"expected a \.safetensors path for keymap, got"):
+        save(tmp_path / "x.msgpack", train(), keymap=KeyMap([Rule("a", "step")]))
     with pytest.raises(TreatyError, match="rules= needs mesh="):
         restore(tmp_path / "x.msgpack", Train, rules={"d": "model"})
     with pytest.raises(FileNotFoundError, match="expected a file, got nothing at"):

@@ -18,6 +18,7 @@ from treaty.runtime import (
     to_bytes,
     to_state_dict,
 )
+from treaty.schema.keymap import KeyMap, Rule
 
 state: dict[str, Any] = {}
 
@@ -41,7 +42,9 @@ def stored(template: TrainState, adam: Adam[Block], mesh: Mesh) -> None:
     reveal_type(restore("train.msgpack", TrainState))  # TrainState
     reveal_type(restore("run/step-1", Adam[Linear], at="opt", mesh=mesh, rules={"d_in": "model"}))  # Adam[Linear]
     reveal_type(restore("run/step-1", adam))  # Adam[Block]
+    reveal_type(restore("llama/", Linear, keymap=KeyMap([Rule("w", "kernel")]), dims={"d_in": 4}))  # Linear
     reveal_type(save("train.msgpack", template))  # None
+    reveal_type(save("x.safetensors", template, keymap=KeyMap([Rule("w", "kernel")])))  # None
     reveal_type(save_async("run/step-1", template).done())  # bool
     reveal_type(shardings(TrainState, mesh, {"vocab": "model"}, {"vocab": 8}).embed)  # Array
 

@@ -43,9 +43,12 @@ def restore_tree(tree: dict[str, Any], target: Any, dims: Mapping[str, int] | No
     return from_state_dict(target, read_arrays(fitted), dims=dims, into=into)
 
 
-def fit(schema: Schema, tree: dict[str, Any]) -> Any:
-    """The tree in the forms that a schema knows, where another format has no word for the difference."""
-    return _Fitter(schema).type(ir.Node(schema.root), tree)
+def fit(schema: Schema, tree: dict[str, Any], *, forgets_none: bool = False) -> Any:
+    """The tree in the forms that a schema knows, where another format has no word for the difference.
+
+    With `forgets_none`, for formats that store no None, one stands wherever the schema allows it and nothing is.
+    """
+    return _Fitter(schema, forgets_none).type(ir.Node(schema.root), tree)
 
 
 def read_arrays(tree: Any) -> Any:
@@ -95,6 +98,7 @@ class _Fitter:
     """
 
     schema: Schema
+    forgets_none: bool = False
 
     def type(self, type: ir.Type, state: Any) -> Any:
         if isinstance(type, ir.Optional):
@@ -113,7 +117,12 @@ class _Fitter:
         if isinstance(type, ir.Node) and self.schema[type.cls].kind in ("namedtuple", "foreign"):
             state = _by_name(list(parts), state)
         fitted = {key: self.type(parts[key], value) if key in parts else value for key, value in state.items()}
-        return fitted | {key: {} for key in parts if key not in fitted and self._is_empty(parts[key])}
+        for key in parts:
+            if key not in fitted and self._is_empty(parts[key]):
+                fitted[key] = {}
+            elif key not in fitted and self.forgets_none and isinstance(parts[key], ir.Optional):
+                fitted[key] = None
+        return fitted
 
     def _parts(self, type: ir.Type, state: Any) -> dict[str, ir.Type] | None:
         """The types of what is inside, by key; None for leaves."""

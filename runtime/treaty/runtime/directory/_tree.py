@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
-from treaty.runtime.directory._places import Place, place_of
+from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._plan import plan_tree
 from treaty.runtime.directory._processes import team
 from treaty.runtime.directory._read import NUMPY, Part, Reader, aligned, read_committed
@@ -17,7 +17,7 @@ from treaty.schema import Schema, ir
 _TREE: Final = "tree"  # the class of a tree that has none
 
 
-def read_tree(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_tree(path: PathLike) -> tuple[dict[str, Any], dict[str, Any]]:
     """The state dict, arrays as lazy ones that are checked when they are read, and the metadata."""
     place = place_of(path)
     return read_committed(place, lambda manifest: (_tree(place, manifest), dict(manifest.metadata)))

@@ -15,6 +15,14 @@ TEMPORARY: Final = ".orbax-checkpoint-tmp"
 _STEP: Final = re.compile(r"(?:.*_)?([0-9]+)")  # 7, 00000007, step_7
 
 
+def looks_like_orbax(path: Path) -> bool:
+    """An item, a step of items, or a directory of steps; also one that was never finished, so that this is said."""
+    if not path.is_dir():
+        return False
+    signs = [f"{above}{name}" for above in ("", "*/", "*/*/") for name in (METADATA, STEP_METADATA)]
+    return any(any(path.glob(sign)) for sign in [*signs, f"*{TEMPORARY}*"]) or TEMPORARY in path.name
+
+
 def find_item(path: Path, step: int | None = None, item: str | None = None) -> Path:
     """The directory that holds `_METADATA`, once everything above it is known to be committed."""
     if not path.is_dir():
@@ -92,6 +100,6 @@ def _choose_item(path: Path, items: list[str], item: str | None) -> Path:
     if item in items:
         return path / item
     if items:
-        wanted = "item=" if item is None else f"item {item!r}"
-        raise TreatyError(f"expected {wanted} to name one of {', '.join(items)} in {path}")
+        wanted = "one item" if item is None else f"the item {item!r}"
+        raise TreatyError(f"expected {wanted}, got {', '.join(items)} in {path}; give the path of one, or item=")
     raise IncompleteCheckpointError(f"expected an Orbax checkpoint, got no {METADATA} in {path} or its items")

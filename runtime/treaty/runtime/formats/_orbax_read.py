@@ -14,7 +14,7 @@ import tensorstore as ts
 from attrs import frozen
 
 from treaty.runtime._convert.lazy_restore import StoredScalar
-from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_path
+from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_keys
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime.formats._orbax_find import METADATA, read_json
 from treaty.schema.dtypes import KEY_IMPLS
@@ -82,13 +82,13 @@ def _leaves(item: Path, metadata: dict[str, Any], entries: list[_Entry]) -> Iter
         elif arrays.get(entry.name) is entry:
             yield entry, _array(entry, opening[entry.name], impls.get(entry.name))
         elif entry.kind in _ARRAYS:
-            other = show_path(arrays[entry.name].path)
+            other = show_keys(arrays[entry.name].path)
             raise CorruptCheckpointError(
-                f"expected arrays of their own, got one for {show_path(entry.path)} and {other}"
+                f"expected arrays of their own, got one for {show_keys(entry.path)} and {other}"
             )
         else:
             raise CorruptCheckpointError(
-                f"expected an array, a scalar or a string, got {entry.kind[:80]!r} at {show_path(entry.path)}"
+                f"expected an array, a scalar or a string, got {entry.kind[:80]!r} at {show_keys(entry.path)}"
             )
 
 
@@ -124,7 +124,7 @@ class _Store:
             kvstore = {"driver": "ocdbt", "base": self.base, "path": f"{entry.name}/", "cache_pool": "cache_pool#ocdbt"}
         else:
             if entry.name.startswith("/") or any(part in ("", ".", "..") for part in entry.name.split("/")):
-                raise CorruptCheckpointError(f"expected a place below the checkpoint, got {show_path(entry.path)}")
+                raise CorruptCheckpointError(f"expected a place below the checkpoint, got {show_keys(entry.path)}")
             kvstore = {"driver": "file", "path": f"{self.base['path']}{entry.name}/"}
         spec = {"driver": self.driver, "kvstore": kvstore, "fill_missing_data_reads": not self.strict}
         try:
@@ -140,15 +140,15 @@ def _array(entry: _Entry, opening: Any, impl: Any) -> Any:
         raise _failure(error, entry.path) from None
     shape, dtype = tuple(store.shape), store.dtype.numpy_dtype
     if math.prod(shape) * dtype.itemsize > _BYTES:
-        raise CorruptCheckpointError(f"expected an array, got {dtype}{list(shape)} at {show_path(entry.path)}")
+        raise CorruptCheckpointError(f"expected an array, got {dtype}{list(shape)} at {show_keys(entry.path)}")
     part = entry.write_shape
     if part is not None and (len(part) != len(shape) or any(a > b for a, b in zip(part, shape, strict=True))):
         raise CorruptCheckpointError(
-            f"expected an array with parts of {list(part)}, got {list(shape)} at {show_path(entry.path)}"
+            f"expected an array with parts of {list(part)}, got {list(shape)} at {show_keys(entry.path)}"
         )
     if entry.kind == "scalar":
         if shape:
-            raise CorruptCheckpointError(f"expected a scalar, got {dtype}{list(shape)} at {show_path(entry.path)}")
+            raise CorruptCheckpointError(f"expected a scalar, got {dtype}{list(shape)} at {show_keys(entry.path)}")
         reading = store.read()
         return StoredScalar(shape, dtype, lambda: _result(reading, entry.path))
     array = LazyArray(shape, dtype, lambda: _read(store, shape, dtype, entry.path))
@@ -156,7 +156,7 @@ def _array(entry: _Entry, opening: Any, impl: Any) -> Any:
         return array
     if type(impl) is not str or impl not in KEY_IMPLS or dtype != np.uint32 or shape[-1:] != (KEY_IMPLS[impl],):
         raise CorruptCheckpointError(
-            f"expected words of a PRNG key, got {dtype}{list(shape)} for {str(impl)[:40]!r} at {show_path(entry.path)}"
+            f"expected words of a PRNG key, got {dtype}{list(shape)} for {str(impl)[:40]!r} at {show_keys(entry.path)}"
         )
     return {"impl": impl, "data": array}
 
@@ -166,7 +166,7 @@ def _read(store: Any, shape: tuple[int, ...], dtype: Any, path: tuple[str, ...])
         out = np.empty(shape, dtype)
     except MemoryError:
         raise CorruptCheckpointError(
-            f"expected an array that fits in memory, got {dtype}{list(shape)} at {show_path(path)}"
+            f"expected an array that fits in memory, got {dtype}{list(shape)} at {show_keys(path)}"
         ) from None
     _result(ts.array(out).write(store), path)
     return out
@@ -182,9 +182,9 @@ def _result(future: Any, path: tuple[str, ...]) -> Any:
 def _failure(error: Exception, path: tuple[str, ...]) -> Exception:
     if "NOT_FOUND" in str(error):
         return IncompleteCheckpointError(
-            f"expected an array, got nothing or only part of it at {show_path(path)}: {error}"
+            f"expected an array, got nothing or only part of it at {show_keys(path)}: {error}"
         )
-    return CorruptCheckpointError(f"expected an array, got bytes that are none at {show_path(path)}: {error}")
+    return CorruptCheckpointError(f"expected an array, got bytes that are none at {show_keys(path)}: {error}")
 
 
 def _key_impls(item: Path) -> dict[str, str]:
@@ -209,7 +209,7 @@ def _string(strings: Any, entry: _Entry, item: Path) -> str:
         found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
     if not isinstance(found, str):
         kind = "nothing" if found is None else type(found).__name__
-        raise IncompleteCheckpointError(f"expected a string, got {kind} at {show_path(entry.path)} in {item / STRINGS}")
+        raise IncompleteCheckpointError(f"expected a string, got {kind} at {show_keys(entry.path)} in {item / STRINGS}")
     return found
 
 
@@ -218,9 +218,9 @@ def _insert(tree: dict[str, Any], entry: _Entry, leaf: Any) -> None:
     for key in entry.path[:-1]:
         node = node.setdefault(key, {})
         if type(node) is not dict:
-            raise CorruptCheckpointError(f"expected one value a place, got two on the way to {show_path(entry.path)}")
+            raise CorruptCheckpointError(f"expected one value a place, got two on the way to {show_keys(entry.path)}")
     key = entry.path[-1]
     if key not in node:
         node[key] = leaf
     elif entry.kind not in _EMPTY or type(node[key]) is not dict:  # a partial save leaves the empty node it filled
-        raise CorruptCheckpointError(f"expected one value a place, got two at {show_path(entry.path)}")
+        raise CorruptCheckpointError(f"expected one value a place, got two at {show_keys(entry.path)}")

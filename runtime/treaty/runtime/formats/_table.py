@@ -20,7 +20,7 @@ from treaty.runtime._state.trees import abstract
 from treaty.runtime.directory import _tree as directory
 from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.runtime.formats import msgpack, npz, orbax, safetensors
-from treaty.runtime.formats._orbax_find import METADATA, STEP_METADATA, TEMPORARY
+from treaty.runtime.formats._orbax_find import looks_like_orbax
 from treaty.schema import Schema, TreatyError
 
 _SHARD_INDEX: Final = ".safetensors.index.json"
@@ -130,7 +130,8 @@ def _safetensors_file(path: Path) -> Path | None:
     index = Path(index_filename(derive_base_prefix_from_path(str(path))))
     if path.name.endswith(".safetensors") and index.is_file():
         return index
-    return path if _starts(path)[8:9] == b"{" else None
+    start = _starts(path)  # the length of the header, and then JSON
+    return path if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size else None
 
 
 def _read_safetensors(path: Path, folder: Path, schema: Schema | None) -> Contents:
@@ -178,14 +179,6 @@ def _write_npz(path: Path, tree: dict[str, Any], options: Options) -> None:
     npz.write(path, tree)
 
 
-def _is_orbax(path: Path) -> bool:
-    """An item, a step of items, or a directory of steps; also one that was never finished, so that this is said."""
-    if not path.is_dir():
-        return False
-    signs = [f"{above}{name}" for above in ("", "*/", "*/*/") for name in (METADATA, STEP_METADATA)]
-    return any(any(path.glob(sign)) for sign in [*signs, f"*{TEMPORARY}*"]) or TEMPORARY in path.name
-
-
 def _read_orbax(path: Path, folder: Path, schema: Schema | None) -> Contents:
     return Contents(orbax.read_tree(path, schema=schema))
 
@@ -203,7 +196,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     ),
     "treaty": Format((), _is_treaty, _read_treaty, _write_treaty),
     "eformer": Format((), lambda path: (path / EFORMER_INDEX).is_file(), _read_eformer, _write_eformer),
-    "orbax": Format((), _is_orbax, _read_orbax, _write_orbax),
+    "orbax": Format((), looks_like_orbax, _read_orbax, _write_orbax),
     "npz": Format((".npz",), _is_npz, _read_npz, _write_npz),
     "msgpack": Format(_MSGPACK, _is_msgpack, _read_msgpack, _write_msgpack),
 }

@@ -54,6 +54,12 @@ def read_tree(path: _PathLike, *, schema: Schema | None = None) -> dict[str, Any
     return fitted
 
 
+def read_open(path: _PathLike) -> dict[str, Any]:
+    """As `read_tree`, with what np.savez forgets left open, for a schema to decide."""
+    tree: dict[str, Any] = map_arrays(_maybe_scalar, read_tree(path))
+    return tree
+
+
 @overload
 def restore(
     path: _PathLike, cls: type[_T], *, dims: Mapping[str, int] | None = None, into: Into | None = None
@@ -66,7 +72,7 @@ def restore(path: _PathLike, cls: Any, *, dims: Mapping[str, int] | None = None,
     Every mismatch is raised before an array is read. The schema decides what np.savez forgets: whether an array of no
     axes was a Python value, and which dtype unnamed bytes are of.
     """
-    return restore_tree(map_arrays(_maybe_scalar, read_tree(path)), cls, dims, into)
+    return restore_tree(read_open(path), cls, dims, into)
 
 
 def write(path: _PathLike, state: object) -> None:

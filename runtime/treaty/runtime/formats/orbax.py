@@ -25,9 +25,14 @@ def read_tree(
     `path` is the item, a step with one item or with the one that `item` names, or a CheckpointManager's directory, of
     which the last committed step is taken unless `step` is given. A `schema` decides what Orbax leaves open.
     """
-    found = read_item(find_item(Path(path), step, item))
+    found = read_open(path, step=step, item=item)
     tree: dict[str, Any] = python_scalars(found) if schema is None else fit(schema, found)
     return tree
+
+
+def read_open(path: _PathLike, *, step: int | None = None, item: str | None = None) -> dict[str, Any]:
+    """As `read_tree`, with what Orbax leaves open still open, for a schema to decide."""
+    return read_item(find_item(Path(path), step, item))
 
 
 @overload
@@ -64,7 +69,7 @@ def restore(
     Every mismatch is raised before an array is read. The schema decides what Orbax leaves open: whether an item was a
     tuple or a list, a scalar a Python number or an array, None an empty NamedTuple.
     """
-    return restore_tree(read_item(find_item(Path(path), step, item)), cls, dims, into)
+    return restore_tree(read_open(path, step=step, item=item), cls, dims, into)
 
 
 def write(path: _PathLike, state: object, *, cls: Any = None) -> None:
