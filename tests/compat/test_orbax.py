@@ -473,9 +473,3 @@ def test_an_uncommitted_directory_is_no_checkpoint(files: Path) -> None:
         orbax.read_tree(temporary)
     with pytest.raises(IncompleteCheckpointError, match="got no directory"):
         orbax.read_tree(files)
-
-
-def test_zeros_that_older_orbax_left_out_are_zeros(files: Path) -> None:
-    edit(files / "_METADATA", lambda data: data.pop("store_array_data_equal_to_fill_value"))
-    (files / "w/0.0").unlink()
-    assert_same(orbax.read_tree(files)["w"], np.zeros((3, 4)))

@@ -147,10 +147,11 @@ def _as_cast(schema: Schema, shapes: Any, cast: Mapping[str, str] | None) -> Any
     except (KeyError, AttributeError, TypeError):
         return shapes
     leaves: dict[Keys, Any] = dict(flatten(shapes))
+    make: Any = jax.ShapeDtypeStruct  # its constructor has no types
     for path, one in declared.items():
         leaf, dtype = leaves.get(path), getattr(one.type, "dtype", None)
         if isinstance(leaf, jax.ShapeDtypeStruct) and dtype is not None and cast.get(leaf.dtype.name) == dtype:
-            leaves[path] = leaf.update(dtype=BY_NAME[dtype].numpy)
+            leaves[path] = make(leaf.shape, BY_NAME[dtype].numpy)
     return nest(leaves)
 
 

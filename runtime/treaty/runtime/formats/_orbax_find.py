@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
+from treaty.runtime.formats._orbax_aggregate import AGGREGATE, is_aggregate
 from treaty.schema import TreatyError
 
 METADATA: Final = "_METADATA"
@@ -20,15 +21,16 @@ def looks_like_orbax(path: Path) -> bool:
     if not path.is_dir():
         return False
     signs = [f"{above}{name}" for above in ("", "*/", "*/*/") for name in (METADATA, STEP_METADATA)]
-    return any(any(path.glob(sign)) for sign in [*signs, f"*{TEMPORARY}*"]) or TEMPORARY in path.name
+    found = any(any(path.glob(sign)) for sign in [*signs, f"*{TEMPORARY}*"]) or TEMPORARY in path.name
+    return found or any(is_aggregate(file) for above in ("", "*/", "*/*/") for file in path.glob(above + AGGREGATE))
 
 
 def find_item(path: Path, step: int | None = None, item: str | None = None) -> Path:
-    """The directory that holds `_METADATA`, once everything above it is known to be committed."""
+    """The directory that holds `_METADATA` or, of old, `checkpoint`, once all above it is known to be committed."""
     if not path.is_dir():
         raise IncompleteCheckpointError(f"expected an Orbax checkpoint, got no directory at {path}")
     _require_committed(path)
-    if (path / METADATA).is_file():
+    if _is_item(path):
         if step is not None or item is not None:
             raise TreatyError(f"{path} is one item; pass the directory above it to choose a step or an item")
         return path
@@ -37,7 +39,7 @@ def find_item(path: Path, step: int | None = None, item: str | None = None) -> P
     if steps:
         path = _choose_step(path, steps, step)
         _require_committed(path)
-        if (path / METADATA).is_file():
+        if _is_item(path):
             return path
         items = _items(path)
     elif step is not None:
@@ -73,7 +75,11 @@ def _is_committed(path: Path) -> bool:
 
 
 def _items(path: Path) -> list[str]:
-    return sorted(one.name for one in path.iterdir() if TEMPORARY not in one.name and (one / METADATA).is_file())
+    return sorted(one.name for one in path.iterdir() if TEMPORARY not in one.name and _is_item(one))
+
+
+def _is_item(path: Path) -> bool:
+    return (path / METADATA).is_file() or is_aggregate(path / AGGREGATE)
 
 
 def _steps(path: Path) -> dict[int, list[Path]]:

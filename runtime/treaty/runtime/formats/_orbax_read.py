@@ -2,6 +2,7 @@
 
 An array is stored under its keys joined with dots, in OCDBT or as a directory; strings share `_strings.json`; what is
 empty is in the metadata alone. The words of a PRNG key are an array, its implementation is in `array_metadatas/`.
+Before 0.5 small leaves could be in the file `checkpoint`, and before 0.4 that was all the metadata there was.
 """
 
 import math
@@ -13,9 +14,11 @@ import numpy as np
 import tensorstore as ts
 from attrs import frozen
 
-from treaty.runtime._convert.lazy_restore import StoredScalar
+from treaty.runtime._convert.lazy_restore import MaybeScalar, StoredScalar
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_keys
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime.directory._read import aligned
+from treaty.runtime.formats._orbax_aggregate import AGGREGATE, read_aggregate, stored_elsewhere
 from treaty.runtime.formats._orbax_find import METADATA, read_json
 from treaty.schema.dtypes import KEY_IMPLS
 
@@ -25,7 +28,9 @@ ARRAY_METADATA: Final = "array_metadatas"
 KEY_IMPL: Final = "random_key_impl"
 FAILURES: Final = (ValueError, OSError, LookupError, RuntimeError)  # what TensorStore raises
 _EMPTY: Final[Mapping[str, Any]] = {"None": None, "Dict": {}, "List": {}, "Tuple": {}, "NamedTuple": {}}
-_ARRAYS: Final = ("jax.Array", "np.ndarray", "scalar")
+_UNKNOWN: Final = "unknown"  # an array, or a Python number: before 0.4 Orbax did not say
+_INSIDE: Final = "inside"  # the file `checkpoint`
+_ARRAYS: Final = ("jax.Array", "np.ndarray", "scalar", _UNKNOWN)
 _DEPTH: Final = 400
 _BYTES: Final = 2**62  # no array is larger
 
@@ -34,7 +39,8 @@ _BYTES: Final = 2**62  # no array is larger
 class _Entry:
     path: tuple[str, ...]
     kind: str
-    write_shape: tuple[int, ...] | None
+    write_shape: tuple[int, ...] | None = None
+    value: Any = None  # of what is inside
 
     @property
     def name(self) -> str:
@@ -43,8 +49,10 @@ class _Entry:
 
 def read_item(item: Path) -> dict[str, Any]:
     """The state dict of an item; only metadata, strings and Python scalars are read."""
-    metadata = read_json(item / METADATA)
-    entries = sorted(_entries(metadata, item), key=lambda entry: entry.kind in _EMPTY)
+    has_metadata = (item / METADATA).is_file()
+    metadata = read_json(item / METADATA) if has_metadata else {}
+    found = _entries(metadata, item) if has_metadata else _old_entries(item)
+    entries = sorted(found, key=lambda entry: entry.kind in _EMPTY)
     tree: dict[str, Any] = {}
     for entry, leaf in _leaves(item, metadata, entries):
         _insert(tree, entry, leaf)
@@ -52,6 +60,7 @@ def read_item(item: Path) -> dict[str, Any]:
 
 
 def _entries(metadata: dict[str, Any], item: Path) -> Iterator[_Entry]:
+    inside: dict[tuple[str, ...], Any] | None = None
     try:
         for one in metadata["tree_metadata"].values():
             value, keys = one["value_metadata"], one["key_metadata"]
@@ -61,11 +70,28 @@ def _entries(metadata: dict[str, Any], item: Path) -> Iterator[_Entry]:
             sound = all(type(key) is str for key in (*path, entry.kind)) and all(type(n) is int for n in shape or ())
             if not path or len(path) > _DEPTH or not sound:
                 raise ValueError(str(one)[:80])
+            if value.get("skip_deserialize") is True and entry.kind not in _EMPTY:
+                inside = read_aggregate(item) if inside is None else inside
+                entry = _Entry(path, _INSIDE, value=_inside(inside, path, item))
             yield entry
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptCheckpointError(
             f"expected keys and values of leaves, got {error!r} in {item / METADATA}"
         ) from None
+
+
+def _inside(leaves: Mapping[tuple[str, ...], Any], path: tuple[str, ...], item: Path) -> Any:
+    if path not in leaves:
+        raise IncompleteCheckpointError(f"expected a leaf, got nothing at {show_keys(path)} in {item / AGGREGATE}")
+    return leaves[path]
+
+
+def _old_entries(item: Path) -> Iterator[_Entry]:
+    for path, leaf in read_aggregate(item).items():
+        name = stored_elsewhere(leaf)
+        if name is not None and name != ".".join(path):
+            raise CorruptCheckpointError(f"expected an array of its own, got {name[:80]!r} at {show_keys(path)}")
+        yield _Entry(path, _INSIDE, value=leaf) if name is None else _Entry(path, _UNKNOWN)
 
 
 def _leaves(item: Path, metadata: dict[str, Any], entries: list[_Entry]) -> Iterator[tuple[_Entry, Any]]:
@@ -77,10 +103,12 @@ def _leaves(item: Path, metadata: dict[str, Any], entries: list[_Entry]) -> Iter
     for entry in entries:
         if entry.kind in _EMPTY:
             yield entry, {} if _EMPTY[entry.kind] is not None else None
+        elif entry.kind == _INSIDE:
+            yield entry, entry.value
         elif entry.kind == "string":
             yield entry, _string(strings, entry, item)
         elif arrays.get(entry.name) is entry:
-            yield entry, _array(entry, opening[entry.name], impls.get(entry.name))
+            yield entry, _array(entry, store.opened(entry, opening[entry.name]), impls.get(entry.name))
         elif entry.kind in _ARRAYS:
             other = show_keys(arrays[entry.name].path)
             raise CorruptCheckpointError(
@@ -112,7 +140,7 @@ class _Store:
             base={"driver": "file", "path": f"{item.absolute()}/"},
             driver="zarr3" if metadata.get("use_zarr3") else "zarr",
             ocdbt=ocdbt,
-            # Where all was stored, a chunk that is not there is lost. Older Orbax left out chunks of zeros.
+            # Where all was stored, a chunk that is not there is lost. Older Orbax left out zeros, if they were the fill.
             strict=metadata.get("store_array_data_equal_to_fill_value") is True,
             context=ts.Context(
                 {"cache_pool": {"total_bytes_limit": 0}, "cache_pool#ocdbt": {"total_bytes_limit": 10**8}}
@@ -126,18 +154,24 @@ class _Store:
             if entry.name.startswith("/") or any(part in ("", ".", "..") for part in entry.name.split("/")):
                 raise CorruptCheckpointError(f"expected a place below the checkpoint, got {show_keys(entry.path)}")
             kvstore = {"driver": "file", "path": f"{self.base['path']}{entry.name}/"}
-        spec = {"driver": self.driver, "kvstore": kvstore, "fill_missing_data_reads": not self.strict}
+        spec = {"driver": self.driver, "kvstore": kvstore, "fill_missing_data_reads": False}
         try:
             return ts.open(spec, read=True, open=True, context=self.context)
         except FAILURES as error:
             raise _failure(error, entry.path) from None
 
+    def opened(self, entry: _Entry, opening: Any) -> Any:
+        try:
+            found = opening.result()
+            if self.strict or found.fill_value is None:
+                return found
+            spec = {**found.spec().to_json(), "fill_missing_data_reads": True}
+            return ts.open(spec, read=True, open=True, context=self.context).result()
+        except FAILURES as error:
+            raise _failure(error, entry.path) from None
 
-def _array(entry: _Entry, opening: Any, impl: Any) -> Any:
-    try:
-        store = opening.result()
-    except FAILURES as error:
-        raise _failure(error, entry.path) from None
+
+def _array(entry: _Entry, store: Any, impl: Any) -> Any:
     shape, dtype = tuple(store.shape), store.dtype.numpy_dtype
     if math.prod(shape) * dtype.itemsize > _BYTES:
         raise CorruptCheckpointError(f"expected an array, got {dtype}{list(shape)} at {show_keys(entry.path)}")
@@ -151,7 +185,8 @@ def _array(entry: _Entry, opening: Any, impl: Any) -> Any:
             raise CorruptCheckpointError(f"expected a scalar, got {dtype}{list(shape)} at {show_keys(entry.path)}")
         reading = store.read()
         return StoredScalar(shape, dtype, lambda: _result(reading, entry.path))
-    array = LazyArray(shape, dtype, lambda: _read(store, shape, dtype, entry.path))
+    lazy = MaybeScalar if entry.kind == _UNKNOWN and not shape else LazyArray
+    array = lazy(shape, dtype, lambda: _read(store, shape, dtype, entry.path))
     if impl is None:
         return array
     if type(impl) is not str or impl not in KEY_IMPLS or dtype != np.uint32 or shape[-1:] != (KEY_IMPLS[impl],):
@@ -163,7 +198,7 @@ def _array(entry: _Entry, opening: Any, impl: Any) -> Any:
 
 def _read(store: Any, shape: tuple[int, ...], dtype: Any, path: tuple[str, ...]) -> Any:
     try:
-        out = np.empty(shape, dtype)
+        out = aligned(shape, dtype)
     except MemoryError:
         raise CorruptCheckpointError(
             f"expected an array that fits in memory, got {dtype}{list(shape)} at {show_keys(path)}"
