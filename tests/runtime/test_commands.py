@@ -2,14 +2,19 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.runtime.directory.states import linear
+from tests.runtime.test_restore_formats import WRITERS, train
+from treaty.runtime import commands
 from treaty.runtime.directory import inspect, save
+from treaty.runtime.formats import orbax
 
 
 def treaty(*args: str) -> subprocess.CompletedProcess[str]:
@@ -41,6 +46,40 @@ def test_inspect_prints_json(path: str) -> None:
     found = json.loads(treaty("inspect", "--json", path).stdout)
     assert found["leaves"][1] == {"path": ["bias"], "dtype": "float32", "shape": [300], "nbytes": 1200}
     assert found["metadata"] == {"epoch": 3}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_inspect_lists_every_format(name: str, tmp_path: Path) -> None:
+    place = WRITERS[name](tmp_path / "saved", train())
+    runner = CliRunner()
+    found = json.loads(runner.invoke(commands.inspect, [str(place), "--json"], catch_exceptions=False).stdout)
+    assert found["format"] == {"flax": "msgpack"}.get(name, name.split()[0])
+    leaves = {".".join(leaf["path"]): leaf for leaf in found["leaves"]}
+    kernel = {"dtype": "float32", "shape": [8, 8], "nbytes": 256}
+    assert leaves["params.layers.2.kernel"] == {"path": ["params", "layers", "2", "kernel"], **kernel}
+    assert leaves["host"]["dtype"] == "int32"
+    assert found["nbytes"] >= 6 * 256 + 5 * 4
+    shown = runner.invoke(commands.inspect, [str(place)]).stdout
+    assert re.search(r"^\$\.params\.layers\[2\]\.kernel +float32\[8, 8\] +256 B$", shown, re.MULTILINE)
+    assert name == "treaty" or f"\nformat    {found['format']}\nleaves " in shown or "metadata" in shown
+
+
+def test_inspect_reads_no_arrays(tmp_path: Path) -> None:
+    """Their chunks are gone, and nobody notices."""
+    place = WRITERS["eformer"](tmp_path / "saved", train())
+    for chunk in place.rglob("0.0"):
+        chunk.unlink()
+    done = treaty("inspect", str(place))
+    assert done.stdout.startswith(f"{place}\nformat    eformer\nleaves    9, 1.5 KiB of arrays\n\n$")
+
+
+def test_inspect_names_the_items_of_a_step(tmp_path: Path) -> None:
+    (tmp_path / "5").mkdir()
+    for item in ("ema", "state"):
+        orbax.write(tmp_path / "5" / item, {"w": 1})
+    done = treaty("inspect", str(tmp_path / "5"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: expected one item, got ema, state in {tmp_path / '5'}; give the path of one")
 
 
 def test_verify_says_that_all_is_well_or_what_is_not(path: str) -> None:

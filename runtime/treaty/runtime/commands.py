@@ -6,21 +6,25 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from treaty.runtime._errors import show_keys
+from treaty.runtime._errors import IncompleteCheckpointError, show_keys
 from treaty.runtime.directory import inspect as inspect_directory
 from treaty.schema import TreatyError
 
 if TYPE_CHECKING:
     from treaty.runtime.directory import Inspection
+    from treaty.runtime.directory._inspect_others import Listing
 
 
 @click.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect(path: str, as_json: bool) -> None:
-    """Show what a checkpoint holds: class, dims, metadata, every leaf. Reads the manifest only."""
+    """Show what a checkpoint of any format holds: class, dims, metadata, every leaf. Reads no arrays."""
+    found: Inspection | Listing
     try:
         found = inspect_directory(path)
+    except IncompleteCheckpointError as error:
+        found = _other(path, error)
     except TreatyError as error:
         _fail(error)
     if as_json:
@@ -46,15 +50,27 @@ def verify(path: str, as_json: bool) -> None:
         click.echo(f"{found.path}: {found.leaves} leaves, {_size(found.nbytes)} of arrays, all as they were written")
 
 
-def _fail(error: TreatyError) -> NoReturn:
+def _other(path: str, error: TreatyError) -> "Listing":
+    """What is there in another format, if there is anything."""
+    from treaty.runtime.directory._inspect_others import inspect_other
+
+    try:
+        found = inspect_other(path)
+    except (TreatyError, OSError) as problem:
+        _fail(problem)
+    return _fail(error) if found is None else found
+
+
+def _fail(error: Exception) -> NoReturn:
     for line in str(error).splitlines():
         click.echo(f"error: {line}", err=True)
     sys.exit(1)
 
 
-def _as_data(found: "Inspection") -> dict[str, Any]:
+def _as_data(found: "Inspection | Listing") -> dict[str, Any]:
     return {
         "path": found.path,
+        "format": found.format,
         "class": found.class_id,
         "digest": found.digest,
         "dims": dict(found.dims),
@@ -67,10 +83,17 @@ def _as_data(found: "Inspection") -> dict[str, Any]:
     }
 
 
-def _as_text(found: "Inspection") -> list[str]:
+def _as_text(found: "Inspection | Listing") -> list[str]:
     dims = "  ".join(f"{name}={size}" for name, size in found.dims.items())
     metadata = json.dumps(dict(found.metadata)) if found.metadata else ""
-    head = [("class", found.class_id), ("digest", found.digest), ("dims", dims), ("metadata", metadata)]
+    format = "" if found.format == "treaty" else found.format  # its own is known by all that follows
+    head = [
+        ("format", format),
+        ("class", found.class_id),
+        ("digest", found.digest),
+        ("dims", dims),
+        ("metadata", metadata),
+    ]
     rows = [
         (show_keys(leaf.path), "value" if leaf.dtype is None else f"{leaf.dtype}{list(leaf.shape)}", leaf.nbytes)
         for leaf in found.leaves

@@ -30,6 +30,10 @@ class Inspection:
         return self._contents.schema()
 
     @property
+    def format(self) -> str:
+        return "treaty"
+
+    @property
     def nbytes(self) -> int:
         """Of all arrays."""
         return sum(leaf.nbytes for leaf in self.leaves)
