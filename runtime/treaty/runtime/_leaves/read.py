@@ -8,6 +8,9 @@ import numpy as np
 import tensorstore as ts
 from jax.sharding import Sharding
 
+from treaty.runtime._stored_sizes import fits_in_memory
+from treaty.runtime.directory._read import aligned
+
 Region = tuple[tuple[int | None, int | None], ...]
 
 
@@ -30,7 +33,10 @@ class Reading:
     """A read into memory of ours: where TensorStore cannot get memory of its own, it ends the process."""
 
     def __init__(self, store: ts.TensorStore) -> None:
-        self._out = np.empty(store.shape, store.dtype.numpy_dtype)
+        dtype = store.dtype.numpy_dtype
+        if not fits_in_memory(store.size * dtype.itemsize):
+            raise MemoryError(f"{dtype}{list(store.shape)}")
+        self._out = aligned(store.shape, dtype)
         self._write = ts.array(self._out).write(store[ts.d[:].translate_to[0]])
 
     def result(self) -> np.ndarray[Any, Any]:

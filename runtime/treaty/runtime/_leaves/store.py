@@ -15,6 +15,7 @@ from treaty.runtime._clouds import reason, spec_of
 from treaty.runtime._errors import CorruptCheckpointError, LeafError
 from treaty.runtime._leaves.index import Entry, Index, parse, render
 from treaty.runtime._leaves.paths import INDEX
+from treaty.runtime._stored_sizes import bad_chunks
 from treaty.schema import TreatyError
 
 Directory = str | os.PathLike[str]
@@ -144,6 +145,8 @@ def _checked(entry: Entry, future: Any) -> ts.TensorStore:
     if expected != got:
         shown = [f"{dtype}{list(shape)}" for dtype, shape in (expected, got)]
         raise CorruptCheckpointError(f"expected {shown[0]} as in the index, got {shown[1]} at {entry}")
+    if problem := bad_chunks(store):
+        raise CorruptCheckpointError(f"expected an intact array, got {problem} at {entry}")
     return store
 
 

@@ -17,6 +17,7 @@ from attrs import frozen
 from treaty.runtime._convert.lazy_restore import MaybeScalar, StoredScalar
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_keys
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._stored_sizes import bad_chunks, fits_in_memory
 from treaty.runtime.directory._read import aligned
 from treaty.runtime.formats._orbax_aggregate import AGGREGATE, read_aggregate, stored_elsewhere
 from treaty.runtime.formats._orbax_find import METADATA, read_json
@@ -175,6 +176,8 @@ def _array(entry: _Entry, store: Any, impl: Any) -> Any:
     shape, dtype = tuple(store.shape), store.dtype.numpy_dtype
     if math.prod(shape) * dtype.itemsize > _BYTES:
         raise CorruptCheckpointError(f"expected an array, got {dtype}{list(shape)} at {show_keys(entry.path)}")
+    if problem := bad_chunks(store):
+        raise CorruptCheckpointError(f"expected an array, got {problem} at {show_keys(entry.path)}")
     part = entry.write_shape
     if part is not None and (len(part) != len(shape) or any(a > b for a, b in zip(part, shape, strict=True))):
         raise CorruptCheckpointError(
@@ -197,12 +200,11 @@ def _array(entry: _Entry, store: Any, impl: Any) -> Any:
 
 
 def _read(store: Any, shape: tuple[int, ...], dtype: Any, path: tuple[str, ...]) -> Any:
-    try:
-        out = aligned(shape, dtype)
-    except MemoryError:
+    if not fits_in_memory(math.prod(shape) * dtype.itemsize):
         raise CorruptCheckpointError(
             f"expected an array that fits in memory, got {dtype}{list(shape)} at {show_keys(path)}"
-        ) from None
+        )
+    out = aligned(shape, dtype)
     _result(ts.array(out).write(store), path)
     return out
 
