@@ -99,8 +99,8 @@ def _leaves(item: Path, metadata: dict[str, Any], entries: list[_Entry]) -> Iter
     arrays = {entry.name: entry for entry in entries if entry.kind in _ARRAYS}
     strings = read_json(item / STRINGS) if any(entry.kind == "string" for entry in entries) else {}
     impls = _key_impls(item)
-    store = _Store.of(item, metadata)
-    opening = {name: store.open(entry) for name, entry in arrays.items()}
+    store = _Store.of(item, metadata) if arrays else None  # without any there is nothing to open
+    opening = {name: store.open(entry) for name, entry in arrays.items()} if store else {}
     for entry in entries:
         if entry.kind in _EMPTY:
             yield entry, {} if _EMPTY[entry.kind] is not None else None
@@ -108,7 +108,7 @@ def _leaves(item: Path, metadata: dict[str, Any], entries: list[_Entry]) -> Iter
             yield entry, entry.value
         elif entry.kind == "string":
             yield entry, _string(strings, entry, item)
-        elif arrays.get(entry.name) is entry:
+        elif store is not None and arrays.get(entry.name) is entry:
             yield entry, _array(entry, store.opened(entry, opening[entry.name]), impls.get(entry.name))
         elif entry.kind in _ARRAYS:
             other = show_keys(arrays[entry.name].path)
