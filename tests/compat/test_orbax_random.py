@@ -19,12 +19,12 @@ from treaty.schema import TreatyError
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
 DTYPES = ["float32", "bfloat16", "int8", "uint16", "bool", "complex64", "float8_e4m3fn", "int4"]
-KEYS = st.text("ab0.-_ é", min_size=1, max_size=4)
+KEYS = st.text("ab0-_ é", min_size=1, max_size=4)
 
 
 @st.composite
 def arrays(draw: st.DrawFn) -> Any:
-    shape = draw(st.lists(st.integers(0, 3), max_size=3))
+    shape = draw(st.lists(st.integers(1, 3), max_size=3))  # Orbax refuses empty arrays
     values = np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2
     dtype = draw(st.sampled_from(DTYPES))
     return jnp.asarray(values, dtype) if draw(st.booleans()) else np.asarray(values, jnp.dtype(dtype))
@@ -61,11 +61,8 @@ def test_a_tree_without_arrays_is_one(tmp_path: Path) -> None:
 def test_what_orbax_writes_is_read(value: dict[str, Any], ocdbt: bool, zarr3: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "saved"
-        try:
-            with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=ocdbt, use_zarr3=zarr3)) as checkpointer:
-                checkpointer.save(path, args=ocp.args.PyTreeSave(value))
-        except ValueError:
-            return  # what it cannot save
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=ocdbt, use_zarr3=zarr3)) as checkpointer:
+            checkpointer.save(path, args=ocp.args.PyTreeSave(value))
         assert_same(orbax.read_tree(path), plain(value))
 
 
@@ -74,10 +71,7 @@ def test_what_orbax_writes_is_read(value: dict[str, Any], ocdbt: bool, zarr3: bo
 def test_what_is_written_here_orbax_restores(value: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "written"
-        try:
-            orbax.write(path, value)
-        except TreatyError:
-            return  # what Orbax could not restore
+        orbax.write(path, value)
         assert_same(orbax.read_tree(path), plain(value))
         assert_same(plain(ocp.PyTreeCheckpointer().restore(path)), plain(value))
 
