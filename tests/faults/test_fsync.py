@@ -24,9 +24,11 @@ def test_all_that_a_manifest_names_is_on_disk_before_it_is_renamed(old: bool, sa
 @both
 def test_files_and_directories_are_synced_no_more_often_than_they_must(old: bool, saver: Saver, tmp_path: Path) -> None:
     calls = Trial(saver, tmp_path, "save", old).save(NEW).calls
-    renamed = sum(call.name == "rename" for call in calls)  # each file: itself, and the directory where its name is new
-    made = len({os.path.dirname(call.paths[0]) for call in calls if call.name == "mkdir"})
-    assert sum(call.name == "fsync" for call in calls) == 2 * renamed + made
+    files = sum(call.name == "rename" for call in calls)
+    entered = {os.path.dirname(call.paths[-1]) for call in calls if call.name in ("mkdir", "rename")}
+    assert (
+        sum(call.name == "fsync" for call in calls) == files + len(entered) + 1
+    )  # the checkpoint's own: before and after
 
 
 def test_nothing_is_removed_that_a_manifest_on_disk_may_name(saver: Saver, tmp_path: Path) -> None:
@@ -42,6 +44,9 @@ def test_nothing_is_removed_that_a_manifest_on_disk_may_name(saver: Saver, tmp_p
 def test_the_check_sees_what_is_not_synced() -> None:
     calls = [Call("mkdir", ("/a/b",)), Call("create", ("/a/b/c",)), Call("writev", ("/a/b/c",)), Call("fsync", ("/a",))]
     assert unsynced(calls) == {"/a/b/c in /a/b", "/a/b/c"}
+    calls += [Call("rename", ("/a/b/c", "/a/b/d")), Call("fsync", ("/a/b",))]
+    assert unsynced(calls) == {"/a/b/d"}
+    assert unsynced([*calls, Call("fsync", ("/a/b/d",))]) == set()
 
 
 def unsynced(calls: Sequence[Call]) -> set[str]:
@@ -59,6 +64,7 @@ def unsynced(calls: Sequence[Call]) -> set[str]:
             names.discard((os.path.dirname(source), source))
             known.discard(source)
             if source in contents:
+                contents.remove(source)
                 contents.add(path)
         elif call.name in ("write", "writev", "pwrite64", "fallocate", "ftruncate"):
             contents.add(path)

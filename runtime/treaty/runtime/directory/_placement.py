@@ -10,7 +10,8 @@ from jax.sharding import Sharding
 
 from treaty.runtime._state.arrays import refuse_narrowing, transfer
 from treaty.runtime.directory._layout import Start
-from treaty.runtime.directory._read import HostArray, Part, aligned
+from treaty.runtime.directory._memory import HostArray, aligned
+from treaty.runtime.directory._read import Part
 
 
 @frozen

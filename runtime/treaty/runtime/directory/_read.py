@@ -13,16 +13,15 @@ from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import Start, chunk_starts, metadata_files
 from treaty.runtime.directory._manifest import Leaf, Manifest, parse
+from treaty.runtime.directory._memory import HostArray, aligned
 from treaty.runtime.directory._places import Place, committed
 from treaty.runtime.formats import msgpack
 from treaty.schema.dtypes import BY_NAME
 
 NUMPY: Final[Mapping[str, np.dtype[Any]]] = {name: row.numpy for name, row in BY_NAME.items()}
-HostArray = np.ndarray[Any, np.dtype[Any]]
 _T = TypeVar("_T")
 
 THREADS: Final = 4
-_ALIGNMENT: Final = 64  # JAX takes host memory over without a copy where it is aligned like this
 _SHOWN: Final = 20
 _ABSENT: Final = -1  # in place of a size; None is one that the store does not tell
 _HEX: Final = re.compile(r"-?0x[0-9a-f]+\Z")
@@ -187,14 +186,6 @@ class Reader:
         if number.isdecimal() and int(number) < len(self.manifest.leaves):
             return f" at {show_keys(self.manifest.leaves[int(number)].path)}"
         return ""
-
-
-def aligned(shape: Sequence[int], dtype: "np.dtype[Any]") -> HostArray:
-    """Uninitialised memory that JAX can take over on a CPU."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    skip = -memory.ctypes.data % _ALIGNMENT
-    return memory[skip : skip + size].view(dtype).reshape(tuple(shape))
 
 
 def corrupt(place: Place, problems: Sequence[str]) -> CorruptCheckpointError:

@@ -98,6 +98,9 @@ class Remote:
                 warnings.warn(f"saved {self.where}, but {error}; the next save tries again", stacklevel=2)
                 break
 
+    def sync(self, name: str) -> None:
+        """What an object store has acknowledged lasts."""
+
     def abandon(self, data: str | None) -> None:
         """Data whose manifest was sent stays: it may have arrived. The next save removes what was not committed."""
         if data is not None and not self._is_sent:

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
+from treaty.runtime.directory._memory import aligned
 from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._plan import plan_tree
 from treaty.runtime.directory._processes import team
-from treaty.runtime.directory._read import NUMPY, Part, Reader, aligned, read_committed
+from treaty.runtime.directory._read import NUMPY, Part, Reader, read_committed
 from treaty.runtime.directory._write import write
 from treaty.schema import Schema, ir
 

@@ -2,9 +2,7 @@
 
 import json
 import secrets
-from collections import deque
 from itertools import product
-from typing import Any, Final
 
 import numpy as np
 import tensorstore as ts
@@ -12,17 +10,16 @@ from attrs import evolve
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime.directory._hash import checksum
-from treaty.runtime.directory._layout import Start, array_metadata, chunk_number, metadata_files
+from treaty.runtime.directory._layout import Start, array_metadata, chunk_name, chunk_number, metadata_files
 from treaty.runtime.directory._manifest import File, Leaf, Manifest
 from treaty.runtime.directory._places import Place
 from treaty.runtime.directory._plan import Pack, Piece, Plan, on_host
 from treaty.runtime.directory._processes import Team
 from treaty.runtime.directory._remote import context, wait_for
+from treaty.runtime.directory._writes import Writes
 from treaty.runtime.formats import msgpack
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
-
-IN_FLIGHT: Final = 2**27  # bytes given to TensorStore and not yet written; most are references to the source
 
 _Sums = dict[int, dict[int, str]]  # leaf -> number of the chunk -> checksum
 
@@ -90,52 +87,53 @@ def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorS
 
 def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, tuple[File, ...]]:
     kvstore = _inside(place, data)
-    queue = _Queue()
     sums: _Sums = {}
-    try:
+    files: tuple[File, ...] = ()
+    with Writes(place, data) as writes:
         stores: dict[int, ts.TensorStore] = {}
         for piece in plan.pieces:
             leaf = plan.leaves[piece.leaf]
             if piece.leaf not in stores:
                 stores[piece.leaf] = _array_store(place, data, piece.leaf, leaf)
-            _write_piece(stores[piece.leaf], leaf, piece, queue, sums.setdefault(piece.leaf, {}))
+            _write_piece(stores[piece.leaf], leaf, piece, writes, sums.setdefault(piece.leaf, {}))
         if team.index != 0:
-            queue.add(kvstore.write(_part(team.index), json.dumps(sums).encode()), 0, "its checksums")
-            files: tuple[File, ...] = ()
+            content = json.dumps(sums).encode()
+            writes.add(kvstore.write(_part(team.index), content), _part(team.index), len(content), "its checksums")
         else:
-            files = tuple(_write_pack(kvstore, pack, plan, queue) for pack in plan.packs)
+            files = tuple(_write_pack(kvstore, pack, plan, writes) for pack in plan.packs)
             for name, content in metadata_files(plan.leaves):
-                queue.add(kvstore.write(name, content), len(content), name)
-    finally:
-        queue.wait()
-    queue.raise_first()
+                writes.add(kvstore.write(name, content), name, len(content), name)
     return sums, files
 
 
-def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, queue: "_Queue", sums: dict[int, str]) -> None:
-    """Give the source to TensorStore as it is, and hash it while that writes."""
+def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: Writes, sums: dict[int, str]) -> None:
+    """Give the source to TensorStore as it is, chunk by chunk, and hash each while that writes."""
     assert leaf.dtype is not None
     source = np.asarray(piece.source)
     if BY_NAME[leaf.dtype].tensorstore is None:
         source = source.view(np.uint8)
-    stop = tuple(first + size for first, size in zip(piece.start, source.shape, strict=True))
-    inner = tuple(slice(first, last) for first, last in zip(piece.start, stop, strict=True))
-    future = store[inner].write(source, can_reference_source_data_indefinitely=True)
-    queue.add(future, source.nbytes, show_keys(leaf.path))
-    for start in product(*(range(0, size, chunk) for size, chunk in zip(source.shape, leaf.chunks, strict=True))):
-        part = source[tuple(slice(first, first + chunk) for first, chunk in zip(start, leaf.chunks, strict=True))]
-        first: Start = tuple(a + b for a, b in zip(piece.start, start, strict=True))
-        sums[chunk_number(leaf, first)] = checksum(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
+    what = show_keys(leaf.path)
+    for inner in product(*(range(0, size, chunk) for size, chunk in zip(source.shape, leaf.chunks, strict=True))):
+        part = source[_box(inner, leaf.chunks)]
+        start: Start = tuple(map(sum, zip(piece.start, inner, strict=True)))
+        index = [first // chunk for first, chunk in zip(start, leaf.chunks, strict=True)]
+        future = store[_box(start, leaf.chunks)].write(part, can_reference_source_data_indefinitely=True)
+        writes.add(future, f"{piece.leaf}/{chunk_name(index)}", part.nbytes, what)
+        sums[chunk_number(leaf, start)] = checksum(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
 
 
-def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, queue: "_Queue") -> File:
+def _box(start: Start, size: Start) -> tuple[slice, ...]:
+    return tuple(slice(first, first + length) for first, length in zip(start, size, strict=True))
+
+
+def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, writes: Writes) -> File:
     leaves = {str(number): on_host(value) for number, value in pack.leaves.items()}
     try:
         content = msgpack.pack(leaves)
     except (TypeError, ValueError, OverflowError) as error:
         paths = ", ".join(show_keys(plan.leaves[number].path) for number in list(pack.leaves)[:8])
         raise TreatyError(f"expected values that MessagePack holds, got {error} among {paths}") from error
-    queue.add(kvstore.write(pack.name, content), len(content), pack.name)
+    writes.add(kvstore.write(pack.name, content), pack.name, len(content), pack.name)
     return File(pack.name, len(content), checksum(content))
 
 
@@ -167,35 +165,3 @@ def _complete(plan: Plan, data: str, sums: _Sums, files: tuple[File, ...]) -> Ma
                 raise TreatyError(f"expected {total} chunks, got {len(found)} written at {show_keys(leaf.path)}")
             leaves[number] = evolve(leaf, checksums=tuple(found[chunk] for chunk in range(total)))
     return Manifest(data, plan.schema, plan.dims, plan.metadata, files, tuple(leaves))
-
-
-class _Queue:
-    """Writes under way, few enough to bound memory."""
-
-    def __init__(self) -> None:
-        self._pending: deque[tuple[Any, int, str]] = deque()
-        self._bytes = 0
-        self._error: Exception | None = None
-
-    def add(self, future: Any, size: int, what: str) -> None:
-        self._pending.append((future, size, what))
-        self._bytes += size
-        while self._bytes > IN_FLIGHT and len(self._pending) > 1:
-            self._wait_for_first()
-        self.raise_first()
-
-    def wait(self) -> None:
-        while self._pending:
-            self._wait_for_first()
-
-    def raise_first(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _wait_for_first(self) -> None:
-        future, size, what = self._pending.popleft()
-        self._bytes -= size
-        try:
-            wait_for(future, f"write {what}")
-        except TreatyError as error:
-            self._error = self._error or error
