@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.runtime.directory.states import Linear, Train, bits, linear, train
+from tests.runtime.directory.states import Linear, Train, bits, train
 from treaty.runtime import StateMismatchError
-from treaty.runtime.directory import _async, _write, restore, save, save_async
+from treaty.runtime.directory import _async, _tree, _write, restore, save, save_async
 from treaty.schema import TreatyError
 
 
@@ -47,12 +47,36 @@ def test_the_state_may_change_or_be_donated_meanwhile(tmp_path: Path, gate: thre
     value, expected = train(1), bits(train(1))
     handle = save_async(tmp_path / "a", value)
     value.seen[:] = -1
-    donate = jax.jit(lambda params: jax.tree.map(lambda x: x * 0 + 7, params), donate_argnums=0)
-    donate(value.params).embed.block_until_ready()
-    assert value.params.embed.is_deleted()
+    _donate(value.params).embed.block_until_ready()
     gate.set()
     handle.result()
     assert bits(restore(tmp_path / "a", Train)) == expected
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_arrays_may_be_deleted_and_their_memory_used_again_meanwhile(tmp_path: Path, gate: threading.Event) -> None:
+    value, expected = train(1), bits(train(1))
+    handle = save_async(tmp_path / "a", value)
+    for array in jax.tree.leaves(value):
+        if isinstance(array, jax.Array):
+            array.delete()
+    del value
+    others = [train(seed) for seed in range(2, 6)]
+    gate.set()
+    handle.result()
+    assert bits(restore(tmp_path / "a", Train)) == expected
+    assert bits(others[0]) == bits(train(2))
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_after_the_save_arrays_are_donated_as_ever(tmp_path: Path) -> None:
+    value = train(1)
+    save_async(tmp_path / "a", value).result()
+    _donate(value.params)
+    assert value.params.embed.is_deleted()
+
+
+_donate = jax.jit(lambda params: jax.tree.map(lambda x: x * 0 + 7, params), donate_argnums=0)
 
 
 def test_saves_are_written_in_order(tmp_path: Path, gate: threading.Event) -> None:
@@ -112,11 +136,13 @@ def test_the_interpreter_waits_for_saves_and_tells_of_failures_nobody_asked_for(
     assert bits(restore(paths[1], Train)) == bits(train(1))
 
 
-def test_a_snapshot_owns_its_memory(tmp_path: Path) -> None:
-    from treaty.runtime.directory._plan import plan_save, snapshot
+def test_a_snapshot_copies_what_could_change_only(tmp_path: Path) -> None:
+    from treaty.runtime.directory._plan import plan_tree, snapshot
 
-    value = linear(512, 1024)
-    (piece,) = snapshot(plan_save(value, None, None)).pieces
-    assert not np.shares_memory(piece.source, np.asarray(value.kernel))
-    (piece,) = plan_save(value, None, None).pieces
-    assert np.shares_memory(np.asarray(piece.source), np.asarray(value.kernel))
+    fixed, changing = jnp.zeros((512, 1024)), np.zeros((512, 1024), np.float32)
+    plan = snapshot(plan_tree({"a": fixed, "b": changing, "c": changing.T}, _tree._untyped({}), {}, None))
+    pieces = [piece.source for piece in plan.pieces]
+    assert np.shares_memory(pieces[0], np.asarray(fixed))
+    assert not np.shares_memory(pieces[1], changing)
+    assert not np.shares_memory(pieces[2], changing)
+    assert all(piece.flags.c_contiguous for piece in pieces)

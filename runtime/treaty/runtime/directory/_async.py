@@ -1,4 +1,4 @@
-"""Saving in the background: the caller waits for a copy of the state only. Saves of one process run in order."""
+"""Saving in the background: the caller waits until the state is safe from changes only. Saves of one process run in order."""
 
 import atexit
 import sys
@@ -65,9 +65,9 @@ def save(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping[str, 
 
 
 def save_async(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping[str, Any] | None = None) -> SaveHandle:
-    """Like `save`, but return as soon as the state is copied: it may then change, or be donated.
+    """Like `save`, but return as soon as the state may change, or be donated: arrays of numpy and of accelerators are copied.
 
-    Saves of one process are written in the order of these calls; each holds its copy until it is written.
+    Saves of one process are written in the order of these calls; each holds its arrays until they are written.
     """
     global _last
     plan = snapshot(plan_save(state, cls, metadata))

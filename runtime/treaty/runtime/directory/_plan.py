@@ -16,6 +16,7 @@ from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import explain_quickly
 from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
+from treaty.runtime.directory._memory import copied
 from treaty.schema import Schema, TreatyError
 from treaty.schema.dtypes import BY_NAME
 
@@ -89,13 +90,17 @@ def flatten(tree: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def snapshot(plan: Plan) -> Plan:
-    """The plan with every array copied to memory of its own, so that the state may change or be donated."""
+    """The plan with every array as it is now: numpy arrays are copied, so is what is on accelerators.
+
+    A jax array in host memory is only referred to: it is immutable, and JAX neither donates nor frees memory that numpy
+    looks at.
+    """
     for piece in plan.pieces:
-        if _is_on_accelerator(piece.source):
+        if isinstance(piece.source, jax.Array):
             piece.source.copy_to_host_async()
-    pieces = tuple(evolve(piece, source=_copied(piece.source)) for piece in plan.pieces)
+    pieces = tuple(evolve(piece, source=_kept(piece.source)) for piece in plan.pieces)
     packs = tuple(
-        evolve(pack, leaves={number: _copied(on_host(value)) for number, value in pack.leaves.items()})
+        evolve(pack, leaves={number: _kept(on_host(value)) for number, value in pack.leaves.items()})
         for pack in plan.packs
     )
     return evolve(plan, pieces=pieces, packs=packs)
@@ -110,14 +115,10 @@ def on_host(value: Any) -> Any:
     return np.asarray(value.addressable_shards[0].data) if value.size else np.empty(value.shape, value.dtype)
 
 
-def _copied(value: Any) -> Any:
-    if _is_on_accelerator(value):
+def _kept(value: Any) -> Any:
+    if isinstance(value, jax.Array):
         return np.asarray(value)
-    return np.array(value, order="C") if isinstance(value, (np.ndarray, jax.Array)) else value
-
-
-def _is_on_accelerator(value: Any) -> bool:
-    return isinstance(value, jax.Array) and any(device.platform != "cpu" for device in value.devices())
+    return copied(value) if isinstance(value, np.ndarray) else value
 
 
 def _leaf(path: tuple[str, ...], value: Any, file: int | None) -> Leaf:

@@ -4,6 +4,7 @@ TensorStore would sync one after the other in the few threads that also write; s
 """
 
 import os
+from functools import partial
 from threading import Condition
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ class Writes:
             if self._workers.error is None:
                 self._workers.wait()
                 for folder in self._folders - {""}:  # the commit syncs the one above
-                    self._workers.add(lambda folder=folder: self._sync(folder, folder))
+                    self._workers.add(partial(self._sync, folder, folder))
 
     def add(self, future: Any, name: str, size: int, what: str) -> None:
         """Take over the write of a file; waits while too much is under way."""
@@ -44,7 +45,7 @@ class Writes:
             self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= IN_FLIGHT)
             self._bytes += size
         self._folders.add(os.path.dirname(name))
-        self._workers.add(lambda: self._finish(future, name, size, what))
+        self._workers.add(partial(self._finish, future, name, size, what))
         if self._workers.error is not None:
             raise self._workers.error
 
