@@ -17,7 +17,7 @@ import safetensors.numpy
 from jax.experimental.array_serialization import pytree_serialization
 
 from benchmarks import models
-from benchmarks.harness import Row, compare, race, warm
+from benchmarks.harness import Row, compare, give_back_memory, race, warm
 from treaty.runtime import directory
 
 BESIDE: Final = "beside"
@@ -42,18 +42,22 @@ def _large(folder: Path, count: int, d: int, rounds: int) -> Iterator[Row]:
     size = sum(array.nbytes for array in host.values())
     about = f"{count} arrays, {size / 2**20:,.0f} MiB"
     warm(3 * size)
-    fresh = (folder / f"save-{number}" for number in itertools.count())
+    saving = _Steps(folder / "steps")
     writers: dict[str, Callable[[], object]] = {
-        "treaty": lambda: directory.save(folder / "treaty", ours),
-        "raw write": lambda: _write(folder / "raw", list(host.values())),
-        "orbax": lambda: ocp.PyTreeCheckpointer().save(folder / "orbax", tree, force=True),
-        "jax pytree": lambda: _removed(next(fresh), lambda path: pytree_serialization.save(tree, path)),
-        "safetensors": lambda: _synced(folder / "safetensors", lambda path: safetensors.numpy.save_file(host, path)),
+        "treaty": lambda: directory.save(saving.next(), ours),
+        "raw write": lambda: _write(saving.next(), list(host.values())),
+        "orbax": lambda: ocp.PyTreeCheckpointer().save(saving.next(), tree),
+        "jax pytree": lambda: pytree_serialization.save(tree, saving.next()),
+        "safetensors": lambda: _synced(saving.next(), lambda path: safetensors.numpy.save_file(host, path)),
     }
-    times = race(writers, rounds)
+    times = race(writers, rounds, between=saving.clear)
     for name, target in (("raw write", ">= 1x"), ("orbax", ">= 3x"), ("jax pytree", "-"), ("safetensors", "-")):
         yield compare(f"save, {about}: {name}", {"treaty": times["treaty"], name: times[name]}, target)
 
+    directory.save(folder / "treaty", ours)
+    _write(folder / "raw", list(host.values()))
+    ocp.PyTreeCheckpointer().save(folder / "orbax", tree)
+    safetensors.numpy.save_file(host, folder / "safetensors")
     args = ocp.checkpoint_utils.construct_restore_args(tree)
     readers: dict[str, Callable[[], object]] = {
         "treaty": lambda: models.wait(directory.restore(folder / "treaty", models.Kernels)),
@@ -61,7 +65,7 @@ def _large(folder: Path, count: int, d: int, rounds: int) -> Iterator[Row]:
         "orbax": lambda: models.wait(ocp.PyTreeCheckpointer().restore(folder / "orbax", restore_args=args)),
         "safetensors": lambda: models.wait(jax.device_put(safetensors.numpy.load_file(folder / "safetensors"))),
     }
-    times = race(readers, rounds)
+    times = race(readers, rounds, between=give_back_memory)
     for name, target in (("raw read", ">= 0.8x"), ("orbax", ">= 3x"), ("safetensors", "-")):
         yield compare(f"restore into jax, {about}: {name}", {"treaty": times["treaty"], name: times[name]}, target)
 
@@ -73,16 +77,18 @@ def _blocking(folder: Path, ours: Any, tree: Any, about: str, rounds: int) -> It
     theirs = ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler())
     source = [np.asarray(array) for array in tree.values()]
     pending: list[Callable[[], object]] = []
+    saving = _Steps(folder / "steps")
 
     def wait() -> None:
         while pending:
             pending.pop()()
+        saving.clear()
 
     def treaty() -> None:
-        pending.append(directory.save_async(folder / "async", ours).result)
+        pending.append(directory.save_async(saving.next(), ours).result)
 
     def orbax() -> None:
-        theirs.save(folder / "async-orbax", tree, force=True)
+        theirs.save(saving.next(), tree)
         pending.append(theirs.wait_until_finished)
 
     def copy() -> None:
@@ -195,13 +201,24 @@ def _read(path: Path, arrays: list[Any]) -> None:
                 view = view[file.readinto(view) :]
 
 
-def _removed(path: Path, write: Callable[[Path], object]) -> None:
-    write(path)
-    shutil.rmtree(path)
-
-
 def _synced(path: Path, write: Callable[[Path], None]) -> None:
     write(path)
     descriptor = os.open(path, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)
+
+
+class _Steps:
+    """New paths for the saves of a run, which then go: removing an old gigabyte is no part of writing a new one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = itertools.count()
+
+    def next(self) -> Path:
+        self._folder.mkdir(exist_ok=True)
+        return self._folder / str(next(self._numbers))
+
+    def clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.sync()  # what the file system still has to do is nobody's share

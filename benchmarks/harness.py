@@ -1,5 +1,6 @@
 """Timing and tables. The machine is noisy, so contenders take turns within every round and the best round counts."""
 
+import ctypes
 import gc
 import importlib.metadata
 import os
@@ -7,7 +8,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
@@ -111,6 +112,13 @@ def compare(case: str, times: Mapping[str, Sample], target: str = "-", per: int 
 def warm(size: int) -> None:
     """Touch and free memory: on a virtual machine the first touch of a page can cost more than what is measured."""
     np.empty(size, np.uint8)[::4096] = 1
+
+
+def give_back_memory() -> None:
+    """What was freed goes back to the system, so that no contender gets memory which another has touched."""
+    gc.collect()
+    with suppress(AttributeError):  # the C library of another system
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def peak_of(function: Callable[[], object]) -> int:

@@ -17,5 +17,10 @@ def checksum(data: Any) -> str:
     return xxhash.xxh3_64_hexdigest(data)
 
 
+def running() -> "xxhash.xxh3_64":
+    """For data that comes in blocks: `update`, then `hexdigest`."""
+    return xxhash.xxh3_64()
+
+
 def is_checksum(value: object) -> bool:
     return type(value) is str and _DIGITS.match(value) is not None

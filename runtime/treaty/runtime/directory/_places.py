@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
+from treaty.runtime.directory._hash import running
 from treaty.runtime.directory._manifest import DATA, NAME, data_of
 from treaty.schema import TreatyError
 
@@ -21,6 +22,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SQUASHED: Final = re.compile(r"(file|gs|s3):/")
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
+_BLOCK: Final = 2**20  # bytes read at a time
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -55,8 +57,8 @@ class Place(Protocol):
     def sizes(self, data: str) -> Mapping[str, int | None]:
         """Every file under `data`, and its size where the store tells."""
 
-    def read_into(self, name: str, view: memoryview) -> None:
-        """Fill a buffer with a file that must be exactly as long."""
+    def read_into(self, name: str, view: memoryview) -> str:
+        """Fill a buffer with a file that must be exactly as long, and give the checksum of what was read."""
 
 
 def place_of(path: PathLike) -> Place:
@@ -164,19 +166,23 @@ class Local:
                     found[prefix + entry.name] = entry.stat().st_size
         return found
 
-    def read_into(self, name: str, view: memoryview) -> None:
+    def read_into(self, name: str, view: memoryview) -> str:
+        """Each block is hashed while it is in the processor's cache."""
+        hashed = running()
         try:
             with open(self.path / name, "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != len(view):
                     raise CorruptCheckpointError(f"expected {len(view)} bytes, got {size} in {name}")
                 while view:
-                    count = file.readinto(view)
+                    count = file.readinto(view[:_BLOCK])
                     if not count:
                         raise CorruptCheckpointError(f"expected {len(view)} bytes more, got the end of {name}")
+                    hashed.update(view[:count])
                     view = view[count:]
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise CorruptCheckpointError(f"expected a file, got nothing at {name}") from None
+        return hashed.hexdigest()
 
     def _make(self) -> None:
         """The directory and its parents, each fsynced where it was entered."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from treaty.runtime.directory._layout import Start, chunk_starts, metadata_files
 from treaty.runtime.directory._manifest import Leaf, Manifest, parse
 from treaty.runtime.directory._memory import HostArray, aligned
 from treaty.runtime.directory._places import Place, committed
+from treaty.runtime.directory._threads import Job, Workers
 from treaty.runtime.formats import msgpack
 from treaty.schema.dtypes import BY_NAME
 
@@ -53,19 +54,12 @@ def read_committed(place: Place, use: Callable[[Manifest], _T]) -> _T:
 
 
 class Reader:
-    """Reads one checkpoint; a context manager, since it holds threads."""
+    """Reads one checkpoint."""
 
     def __init__(self, place: Place, manifest: Manifest, advance: Callable[[int], None] = lambda _: None) -> None:
         self.place = place
         self.manifest = manifest
         self._advance = advance
-        self._pool = ThreadPoolExecutor(THREADS, "treaty-read")
-
-    def __enter__(self) -> "Reader":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
 
     def check_files(self, wanted: Iterable[int]) -> None:
         """Before anything is read or allocated: what is wanted is there in full length, and nothing strange is."""
@@ -96,7 +90,7 @@ class Reader:
     def pack(self, index: int, wanted: Iterable[int]) -> dict[int, Any]:
         """Leaves of a MessagePack file, by number; arrays are views of one buffer."""
         file = self.manifest.files[index]
-        memory = np.empty(file.size, np.uint8)
+        memory = aligned([file.size], np.dtype(np.uint8))
         self._fill(file.name, memory, file.checksum, "")
         try:
             content = msgpack.unpack(memory.data)
@@ -120,21 +114,27 @@ class Reader:
     def arrays(self, wanted: Mapping[int, Sequence[Part]]) -> None:
         """Fill parts of arrays. Each chunk that one of them needs is read once, whole, and checked."""
         jobs = chain.from_iterable(self._jobs(number, parts) for number, parts in wanted.items())
-        for _ in self._pool.map(lambda job: job(), jobs):
-            pass
+        with Workers(THREADS, "treaty-read") as workers:
+            for job in jobs:
+                workers.add(job)
 
     def check_chunks(self, number: int) -> list[str]:
         """Read an array chunk by chunk and keep nothing; what is wrong with it."""
         leaf = self.manifest.leaves[number]
 
-        def check(chunk: tuple[Start, str, str]) -> list[str]:
-            try:
-                self._fill(f"{number}/{chunk[1]}", np.empty(leaf.chunk_bytes, np.uint8), chunk[2], show_keys(leaf.path))
-            except CorruptCheckpointError as error:
-                return str(error).splitlines()[1:]
-            return []
+        problems: dict[int, list[str]] = {}
 
-        return [problem for problems in self._pool.map(check, chunk_starts(leaf)) for problem in problems]
+        def check(index: int, name: str, digest: str) -> None:
+            memory = aligned([leaf.chunk_bytes], np.dtype(np.uint8))
+            try:
+                self._fill(f"{number}/{name}", memory, digest, show_keys(leaf.path))
+            except CorruptCheckpointError as error:
+                problems[index] = str(error).splitlines()[1:]
+
+        with Workers(THREADS, "treaty-read") as workers:
+            for index, (_, name, digest) in enumerate(chunk_starts(leaf)):
+                workers.add(partial(check, index, name, digest))
+        return [problem for index in sorted(problems) for problem in problems[index]]
 
     def check_metadata(self) -> list[str]:
         """What is wrong with the files that only other readers of zarr use."""
@@ -146,14 +146,14 @@ class Reader:
                 problems += str(error).splitlines()[1:]
         return problems
 
-    def _jobs(self, number: int, parts: Sequence[Part]) -> Iterable[Callable[[], None]]:
+    def _jobs(self, number: int, parts: Sequence[Part]) -> Iterable[Job]:
         leaf = self.manifest.leaves[number]
         for start, name, digest in chunk_starts(leaf):
             touched = [part for part in parts if _overlap(start, leaf.chunks, part) is not None]
             if touched:
                 yield self._job(f"{number}/{name}", leaf, start, digest, touched)
 
-    def _job(self, name: str, leaf: Leaf, start: Start, digest: str, parts: list[Part]) -> Callable[[], None]:
+    def _job(self, name: str, leaf: Leaf, start: Start, digest: str, parts: list[Part]) -> Job:
         def read() -> None:
             region = _overlap(start, leaf.chunks, parts[0])
             assert region is not None
@@ -173,10 +173,9 @@ class Reader:
     def _fill(self, name: str, memory: HostArray, digest: str, at: str) -> None:
         suffix = f" at {at}" if at else ""
         try:
-            self.place.read_into(f"{self.manifest.data}/{name}", memory.data)
+            found = self.place.read_into(f"{self.manifest.data}/{name}", memory.data)
         except CorruptCheckpointError as error:
             raise corrupt(self.place, [f"{error}{suffix}"]) from error
-        found = checksum(memory)
         if found != digest:
             raise corrupt(self.place, [f"expected checksum {digest}, got {found} in {name}{suffix}"])
         self._advance(memory.nbytes)

@@ -14,6 +14,7 @@ import tensorstore as ts
 
 from treaty.runtime._clouds import reason, spec_of
 from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._manifest import DATA, NAME
 from treaty.schema import TreatyError
 
@@ -110,13 +111,14 @@ class Remote:
     def sizes(self, data: str) -> Mapping[str, int | None]:
         return {key.removeprefix(f"{data}/"): None for key in self._list(f"{data}/")}
 
-    def read_into(self, name: str, view: memoryview) -> None:
+    def read_into(self, name: str, view: memoryview) -> str:
         found = self._read(name)
         if found.state != "value":
             raise CorruptCheckpointError(f"expected a file, got nothing at {name}")
         if len(found.value) != len(view):
             raise CorruptCheckpointError(f"expected {len(view)} bytes, got {len(found.value)} in {name}")
         view[:] = found.value
+        return checksum(view)
 
     def _read(self, name: str) -> ts.KvStore.ReadResult:
         found: ts.KvStore.ReadResult = wait_for(self._store.read(name), f"read {self.where}/{name}")

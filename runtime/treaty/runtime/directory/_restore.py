@@ -84,10 +84,8 @@ def _check(wish: _Wish) -> None:
 def _restore(place: Place, manifest: Manifest, wish: _Wish) -> Any:
     selected = select(manifest.leaves, wish.at, place.where)
     total = sum(leaf.nbytes for _, _, leaf in selected)
-    with (
-        progress_bar("restore", total, wish.progress) as advance,
-        Reader(place, manifest, advance) as reader,
-    ):
+    with progress_bar("restore", total, wish.progress) as advance:
+        reader = Reader(place, manifest, advance)
         reader.check_files(number for number, _, _ in selected)
         leaves = _values(reader, selected)
         targets = _targets(wish, nest([(path, leaves[number]) for number, path, _ in selected]), selected)

@@ -38,18 +38,17 @@ def write_tree(
 
 
 def _tree(place: Place, manifest: Manifest) -> dict[str, Any]:
-    with Reader(place, manifest) as reader:
-        reader.check_files(range(len(manifest.leaves)))
-        values = {
-            number: value
-            for file in {leaf.file for leaf in manifest.leaves if leaf.dtype is None}
-            for number, value in _pack(reader, manifest, file, arrays=False).items()
-        }
+    reader = Reader(place, manifest)
+    reader.check_files(range(len(manifest.leaves)))
+    values = {
+        number: value
+        for file in {leaf.file for leaf in manifest.leaves if leaf.dtype is None}
+        for number, value in _pack(reader, manifest, file, arrays=False).items()
+    }
 
     @lru_cache(maxsize=1)  # leaves that share a file are read one after the other
     def pack(file: int) -> dict[int, Any]:
-        with Reader(place, manifest) as reader:
-            return _pack(reader, manifest, file, arrays=True)
+        return _pack(reader, manifest, file, arrays=True)
 
     def array(number: int, leaf: Leaf) -> LazyArray:
         dtype = NUMPY[str(leaf.dtype)]
@@ -58,8 +57,7 @@ def _tree(place: Place, manifest: Manifest) -> dict[str, Any]:
             if leaf.file is not None:
                 return pack(leaf.file)[number]
             memory = aligned(leaf.shape, dtype)
-            with Reader(place, manifest) as reader:
-                reader.arrays({number: [Part((0,) * len(leaf.shape), memory)]})
+            reader.arrays({number: [Part((0,) * len(leaf.shape), memory)]})
             return memory
 
         return LazyArray(leaf.shape, dtype, read)

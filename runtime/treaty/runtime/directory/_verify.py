@@ -30,7 +30,8 @@ def verify(path: PathLike, *, progress: bool | None = None) -> Verified:
 
 def _verify(place: Place, manifest: Manifest, progress: bool | None) -> Verified:
     total = sum(leaf.nbytes for leaf in manifest.leaves)
-    with progress_bar("verify", total, progress) as advance, Reader(place, manifest, advance) as reader:
+    with progress_bar("verify", total, progress) as advance:
+        reader = Reader(place, manifest, advance)
         reader.check_files(range(len(manifest.leaves)))
         problems = reader.check_metadata()
         tree: list[tuple[tuple[str, ...], Any]] = []
