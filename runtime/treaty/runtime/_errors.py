@@ -3,9 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
-
-from attrs import frozen
+from typing import Final, NamedTuple
 
 from treaty.schema import TreatyError
 
@@ -14,8 +12,7 @@ Path = tuple[str | int, ...]  # str: a field, int: an index, and a dict key is a
 _INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,17})\Z", re.ASCII)
 
 
-@frozen
-class Mismatch:
+class Mismatch(NamedTuple):
     """One difference between a state dict and its schema."""
 
     expected: str

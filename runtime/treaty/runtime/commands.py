@@ -1,7 +1,9 @@
 """Commands that look at checkpoints: `treaty inspect` and `treaty verify`."""
 
+import gc
 import json
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -20,17 +22,19 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect(path: str, as_json: bool) -> None:
     """Show what a checkpoint of any format holds: class, dims, metadata, every leaf. Reads no arrays."""
+    gc.disable()  # thousands of new objects, of which all stay: the collector would look at them again and again
     found: Inspection | Listing
     try:
-        found = inspect_directory(path)
-    except IncompleteCheckpointError as error:
-        found = _other(path, error)
+        try:
+            found = inspect_directory(path)
+        except IncompleteCheckpointError as error:
+            found = _other(path, error)
+        text = json.dumps(_as_data(found), indent=2) if as_json else "\n".join(_as_text(found))
     except TreatyError as error:
         _fail(error)
-    if as_json:
-        click.echo(json.dumps(_as_data(found), indent=2))
-    else:
-        click.echo("\n".join(_as_text(found)))
+    finally:
+        gc.enable()
+    click.echo(text)
 
 
 @click.command()
@@ -94,21 +98,30 @@ def _as_text(found: "Inspection | Listing") -> list[str]:
         ("dims", dims),
         ("metadata", metadata),
     ]
-    rows = [
-        (show_keys(leaf.path), "value" if leaf.dtype is None else f"{leaf.dtype}{list(leaf.shape)}", leaf.nbytes)
-        for leaf in found.leaves
-    ]
-    paths = max((len(path) for path, _, _ in rows), default=0)
-    kinds = max((len(kind) for _, kind, _ in rows), default=0)
+    leaves = found.leaves
+    paths = _column([show_keys(leaf.path) for leaf in leaves])
+    kinds = _column([_kind(leaf.dtype, leaf.shape) for leaf in leaves])
+    sizes = [_size(leaf.nbytes) if leaf.nbytes else "" for leaf in leaves]
     return [
         found.path,
         *(f"{name:<10}{text}" for name, text in head if text),
-        f"{'leaves':<10}{len(rows)}, {_size(found.nbytes)} of arrays",
+        f"{'leaves':<10}{len(leaves)}, {_size(found.nbytes)} of arrays",
         "",
-        *(f"{path:<{paths}}  {kind:<{kinds}}  {_size(size) if size else ''}".rstrip() for path, kind, size in rows),
+        *(f"{path}  {kind}  {size}".rstrip() for path, kind, size in zip(paths, kinds, sizes, strict=True)),
     ]
 
 
+def _column(cells: list[str]) -> list[str]:
+    width = max(map(len, cells), default=0)
+    return [cell.ljust(width) for cell in cells]
+
+
+@cache
+def _kind(dtype: str | None, shape: tuple[int, ...]) -> str:
+    return "value" if dtype is None else f"{dtype}{list(shape)}"
+
+
+@cache
 def _size(count: int) -> str:
     power = max(0, min(4, (count.bit_length() - 1) // 10))
     unit = ("B", "KiB", "MiB", "GiB", "TiB")[power]

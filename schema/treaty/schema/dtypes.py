@@ -1,17 +1,17 @@
 """The one dtype table: every dtype JAX has, under every spelling that Treaty meets."""
 
 import re
-from typing import TYPE_CHECKING, Final
-
-from attrs import frozen
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-@frozen
-class DType:
-    """One dtype and its spellings; None where a system has no name for it."""
+class DType(NamedTuple):
+    """One dtype and its spellings; None where a system has no name for it.
+
+    Not of attrs, here as in all that `treaty inspect` needs: importing that takes longer than reading a manifest.
+    """
 
     name: str  # numpy's, JAX's and Flax's
     jaxtyping: str | None

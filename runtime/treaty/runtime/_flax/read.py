@@ -5,7 +5,6 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import attrs
 import jax
 from jax.tree_util import Partial
 
@@ -62,7 +61,7 @@ def restore_state_class(target: Any, state: Any, names: Names = ()) -> Any:
         return state_dict.from_state_dict(target, state, into="numpy")
     except StateMismatchError as error:
         above = error_path(names)
-        found = [attrs.evolve(one, path=(*above, *one.path)) for one in error.mismatches]
+        found = [one._replace(path=(*above, *one.path)) for one in error.mismatches]
     outer = _found_so_far.get()
     if outer is None:
         raise StateMismatchError(found)

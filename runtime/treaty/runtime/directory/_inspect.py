@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from treaty.runtime.directory._manifest import Contents, Leaf, parse_contents
 from treaty.runtime.directory._places import PathLike, committed, place_of
 
@@ -13,17 +11,20 @@ if TYPE_CHECKING:
     from treaty.schema import Schema
 
 
-@frozen(slots=False)
 class Inspection:
     """What a checkpoint says about itself. The schema is read when it is asked for."""
 
-    path: str
-    class_id: str
-    digest: str
-    dims: Mapping[str, int]
-    metadata: Mapping[str, Any]
-    leaves: tuple[Leaf, ...]
-    _contents: Contents
+    def __init__(self, path: str, class_id: str, digest: str, contents: Contents) -> None:
+        self.path = path
+        self.class_id = class_id
+        self.digest = digest
+        self.dims: Mapping[str, int] = contents.dims
+        self.metadata: Mapping[str, Any] = contents.metadata
+        self.leaves: tuple[Leaf, ...] = contents.leaves
+        self._contents = contents
+
+    def __repr__(self) -> str:
+        return f"<Inspection of {self.path}: {self.class_id}, {len(self.leaves)} leaves>"
 
     @cached_property
     def schema(self) -> "Schema":
@@ -46,4 +47,4 @@ def inspect(path: PathLike) -> Inspection:
     schema, digest = found.data["schema"], found.data["digest"]
     class_id = found.parser.text(schema.get("root") if type(schema) is dict else None, "schema")
     digest = found.parser.text(digest, "digest")
-    return Inspection(place.where, class_id, digest, found.dims, found.metadata, found.leaves, found)
+    return Inspection(place.where, class_id, digest, found)

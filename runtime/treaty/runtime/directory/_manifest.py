@@ -7,10 +7,9 @@ manifest is believed before it was checked: names have fixed forms, so no path c
 import json
 import math
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
-
-from attrs import frozen
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime.directory._hash import checksum, is_checksum
@@ -35,8 +34,7 @@ _IN_FILE: Final = {"path", "dtype", "shape", "file"}
 _At = str | tuple[str, ...]  # a place in the manifest, or the path of a leaf
 
 
-@frozen
-class File:
+class File(NamedTuple):
     """A MessagePack file that holds whole leaves, by their number."""
 
     name: str
@@ -44,8 +42,7 @@ class File:
     checksum: str
 
 
-@frozen
-class Leaf:
+class Leaf(NamedTuple):
     """One leaf of the state dict. `dtype` is None for what is not an array; `file` is None for a TensorStore array."""
 
     path: tuple[str, ...]
@@ -75,8 +72,7 @@ class Leaf:
         return tuple(size // chunk for size, chunk in zip(self.shape, self.chunks, strict=True))
 
 
-@frozen(slots=False)
-class Manifest:
+class Manifest(NamedTuple):
     """All that a checkpoint says about itself."""
 
     data: str  # the directory, beside the manifest, that holds everything else
@@ -102,8 +98,7 @@ class Manifest:
         return text + f',"checksum":"{checksum(text)}"}}\n'.encode()
 
 
-@frozen
-class Contents:
+class Contents(NamedTuple):
     """A manifest whose schema was not read yet: that takes as long as all the rest."""
 
     parser: "_Parser"
@@ -127,7 +122,7 @@ def parse(content: bytes, where: str) -> Manifest:
 def parse_contents(content: bytes, where: str) -> Contents:
     parser = _Parser(where)
     data = parser.load(content)
-    leaves = tuple(map(parser.leaf, parser.items(data["leaves"], "leaves")))
+    leaves = parser.leaves(parser.items(data["leaves"], "leaves"))
     files = tuple(map(parser.file, parser.items(data["files"], "files")))
     parser.agree(files, leaves)
     dims = {parser.text(name, "dims"): parser.count(size, "dims") for name, size in parser.map(data, "dims")}
@@ -144,9 +139,9 @@ def data_of(content: bytes) -> str | None:
     return None if head is None else head[1].decode()
 
 
-@frozen
 class _Parser:
-    where: str
+    def __init__(self, where: str) -> None:
+        self.where = where
 
     def wrong(self, expected: str, got: object, at: _At) -> NoReturn:
         at = at if isinstance(at, str) else show_keys(at)
@@ -177,6 +172,18 @@ class _Parser:
             self.wrong(f"the keys {', '.join(sorted(_KEYS))}", ", ".join(sorted(data)), "the manifest")
         return data
 
+    def leaves(self, data: list[Any]) -> tuple[Leaf, ...]:
+        """Most leaves are arrays in a file: these are checked column by column."""
+        common = [one for one in data if type(one) is dict and one.keys() == _IN_FILE]
+        if not _are_arrays(common):
+            return tuple(map(self.leaf, data))
+        paths, shapes = ([tuple(one[key]) for one in common] for key in ("path", "shape"))
+        dtypes, files = ([one[key] for one in common] for key in ("dtype", "file"))
+        arrays = map(Leaf, paths, dtypes, shapes, files)
+        if len(common) == len(data):
+            return tuple(arrays)
+        return tuple(next(arrays) if type(one) is dict and one.keys() == _IN_FILE else self.leaf(one) for one in data)
+
     def leaf(self, data: Any) -> Leaf:
         if type(data) is not dict:
             self.wrong("an object", type(data).__name__, "leaves")
@@ -184,11 +191,9 @@ class _Parser:
         if not _all(str, path):
             self.wrong("strings", path, "a leaf's path")
         keys = data.keys()
-        if keys == _IN_FILE and type(data["dtype"]) is str and data["dtype"] in BY_NAME:  # most leaves: at once
-            return Leaf(path, data["dtype"], self.shape(data["shape"], path), self.count(data["file"], path))
         if keys == {"path", "file"} or (keys == {"path", "file", "int"} and data["int"] == "hex"):
             return Leaf(path, file=self.count(data["file"], path), is_hex="int" in keys)
-        if keys not in ({"path", "dtype", "shape", "file"}, {"path", "dtype", "shape", "chunks", "checksums"}):
+        if keys not in (_IN_FILE, {"path", "dtype", "shape", "chunks", "checksums"}):
             self.wrong("a leaf", f"the keys {', '.join(sorted(data))}", path)
         if type(data["dtype"]) is not str or data["dtype"] not in BY_NAME:
             self.wrong("a dtype", data["dtype"], path)
@@ -306,7 +311,21 @@ def _leaf_to_data(leaf: Leaf) -> dict[str, Any]:
     }
 
 
-def _all(kind: type, items: tuple[Any, ...]) -> bool:
+def _are_arrays(data: list[dict[str, Any]]) -> bool:
+    """Whether leaves with the keys of an array in a file all have values of the right kinds."""
+    if not all(_all(list, [one[key] for one in data]) for key in ("path", "shape")):
+        return False
+    dtypes, files = [one["dtype"] for one in data], [one["file"] for one in data]
+    sizes = [*files, *chain.from_iterable(one["shape"] for one in data)]
+    return (
+        _all(str, [*dtypes, *chain.from_iterable(one["path"] for one in data)])
+        and BY_NAME.keys() >= set(dtypes)
+        and _all(int, sizes)
+        and (not sizes or 0 <= min(sizes) <= max(sizes) < 1 << 63)
+    )
+
+
+def _all(kind: type, items: Sequence[Any]) -> bool:
     return set(map(type, items)) <= {kind}
 
 

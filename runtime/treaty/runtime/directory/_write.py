@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import tensorstore as ts
-from attrs import evolve
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime.directory._hash import checksum
@@ -163,5 +162,5 @@ def _complete(plan: Plan, data: str, sums: _Sums, files: tuple[File, ...]) -> Ma
             found = sums.get(number, {})
             if len(found) != total:
                 raise TreatyError(f"expected {total} chunks, got {len(found)} written at {show_keys(leaf.path)}")
-            leaves[number] = evolve(leaf, checksums=tuple(found[chunk] for chunk in range(total)))
+            leaves[number] = leaf._replace(checksums=tuple(found[chunk] for chunk in range(total)))
     return Manifest(data, plan.schema, plan.dims, plan.metadata, files, tuple(leaves))
