@@ -2,6 +2,8 @@
 
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from attrs import frozen
 
 from tests.faults.ptrace import Call
 
+PATIENCE = 180  # seconds; a save that hangs is killed earlier, by the server
 How = Literal["save", "save_async", "msgpack"]
 _ROOT = Path(__file__).parents[2]
 
@@ -39,11 +42,15 @@ class Saver:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._process.communicate()
+        try:
+            self._process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._kill()
 
     def save(
         self,
@@ -77,11 +84,19 @@ class Saver:
         request = {"path": str(path), "seed": seed, "how": how, "d_in": 16, "attempts": 1 + retry}
         return self._ask({**request, "inject": [inject], "threads": threads})
 
+    def _kill(self) -> None:
+        """With all that it has started."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
     def _ask(self, request: dict[str, Any]) -> Outcome:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
+            self._kill()
+            raise TimeoutError(f"expected an answer within {PATIENCE} s, got none to {request}")
         answer = json.loads(self._process.stdout.readline())
         calls = tuple(Call(name, tuple(paths)) for name, paths in answer["calls"])
         message, retried = [*answer["attempts"], "", ""][:2]

@@ -1,8 +1,11 @@
 """Saving in the background: what is saved is the state at the time of the call, and no failure is lost."""
 
+import gc
+import os
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,8 @@ import pytest
 
 from tests.runtime.directory.states import Linear, Train, bits, train
 from treaty.runtime import StateMismatchError
-from treaty.runtime.directory import _async, _tree, _write, restore, save, save_async
+from treaty.runtime.directory import _async, _plan, _tree, _write, restore, save, save_async
+from treaty.runtime.directory._memory import copied
 from treaty.schema import TreatyError
 
 
@@ -134,6 +138,66 @@ def test_the_interpreter_waits_for_saves_and_tells_of_failures_nobody_asked_for(
         f"treaty: the save to {paths[0]} failed: expected a directory or nothing, got a file at {paths[0]}\n"
     )
     assert bits(restore(paths[1], Train)) == bits(train(1))
+
+
+LATE = """
+import atexit, sys
+from tests.runtime.directory.states import train
+from treaty.runtime.directory import save_async
+atexit.register(lambda: [save_async(path, train(seed)) for seed, path in enumerate(sys.argv[1:])])
+"""
+
+
+def test_a_save_may_be_asked_for_while_the_interpreter_exits(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    paths = [str(tmp_path / "file"), str(tmp_path / "a")]
+    done = subprocess.run([sys.executable, "-c", LATE, *paths], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stderr.count("\n") == 1
+    assert f"the save to {paths[0]} failed" in done.stderr
+    assert bits(restore(paths[1], Train)) == bits(train(1))
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_where_no_thread_can_be_started_the_caller_does_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(TreatyError, match="got a file at"):
+        save_async(tmp_path / "file", train(1)).result()
+    save_async(tmp_path / "a", train(1)).result()
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(1))
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_a_failed_save_leaves_neither_memory_nor_threads_nor_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[weakref.ref[Any]] = []
+    threads, files = threading.active_count(), len(os.listdir("/dev/fd"))
+
+    def watched(array: Any) -> Any:
+        copy = copied(array)
+        taken.append(weakref.ref(copy))
+        return copy
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_plan, "copied", watched)
+    monkeypatch.setattr(_write, "_complete", full)
+    handle = save_async(tmp_path / "a", train(1))
+    with pytest.raises(OSError, match="No space left"):
+        handle.result()
+    gc.collect()
+    assert taken
+    assert not [one for one in taken if one() is not None]
+    assert threading.active_count() <= threads
+    assert len(os.listdir("/dev/fd")) <= files
+    assert not os.listdir(tmp_path / "a")
 
 
 def test_a_snapshot_copies_what_could_change_only(tmp_path: Path) -> None:

@@ -277,6 +277,35 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str, ch
         restore(checkpoint, Train, **arguments)
 
 
+NONSENSE: list[dict[str, Any]] = [
+    {"mesh": mesh(2), "rules": [("(", P()), (".*", P())]},
+    {"mesh": mesh(2), "rules": [(7, P())]},
+    {"mesh": mesh(2), "rules": [(".*", "data")]},
+    {"mesh": mesh(2), "rules": [".*"]},
+    {"mesh": mesh(2), "rules": [(".*", P("nowhere"))]},
+    {"mesh": mesh(2), "rules": [(".*", P(None, None, None, "data"))]},
+    {"mesh": mesh(2), "rules": 7},
+    {"mesh": mesh(2), "rules": {"vocab": "nowhere"}},
+    {"mesh": mesh(2), "rules": {"vocab": 7}},
+    {"mesh": mesh(2), "rules": {"nothing": "data"}},
+    {"mesh": "data"},
+    {"shardings": NamedSharding(mesh(2), P(None, None, "data"))},
+    {"shardings": {"params": {"embed": NamedSharding(mesh(2), P(None, None, "data"))}}},
+    {"shardings": {"params": {"embed": "data"}}},
+    {"shardings": 7},
+    *({"at": at} for at in (7, b"params", [7], "params[", "params..embed", [], "params.embed", int)),
+]
+
+
+@pytest.mark.parametrize("arguments", NONSENSE, ids=str)
+def test_wrong_places_are_refused_before_an_array_is_read(
+    arguments: dict[str, Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_read.Reader, "arrays", None)
+    with pytest.raises(TreatyError):
+        restore(checkpoint, Train, **arguments)
+
+
 def test_doubles_are_not_narrowed_on_their_way_to_devices(tmp_path: Path) -> None:
     @state
     class Host:

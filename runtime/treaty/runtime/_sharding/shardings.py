@@ -50,6 +50,8 @@ def by_rules(schema: Schema, state: Any, mesh: Mesh, rules: Rules) -> dict[Keys,
     arrays = {path: one for path, one in declared_arrays(schema, state).items() if not one.on_host}
     if isinstance(rules, Mapping):
         _check_names(rules, arrays, mesh)
+    else:
+        _check_patterns(rules, mesh)
     found: dict[Keys, Sharding] = {}
     for path, declared in arrays.items():
         shape = _at(state, path).shape
@@ -63,7 +65,11 @@ def as_given(schema: Schema, given: Any, state: Any) -> dict[Keys, Sharding]:
     arrays = {path: one for path, one in declared_arrays(schema, state).items() if not one.on_host}
     if isinstance(given, Sharding):
         return {path: _fitting(given, _at(state, path).shape, path) for path in arrays}
-    tree = given if isinstance(given, dict) else as_state(schema, given)
+    try:
+        tree = given if isinstance(given, dict) else as_state(schema, given)
+    except (AttributeError, KeyError, TypeError) as error:
+        expected = "a Sharding, or an instance of the class or nested dicts that hold them"
+        raise TreatyError(f"shardings: expected {expected}, got {type(given).__name__}") from error
     found = {}
     for path in arrays:
         sharding = _below(tree, path)
@@ -89,6 +95,10 @@ def placement(
 
 
 def check_placement(mesh: Mesh | None, rules: Rules | None, shardings: Any, into: str | None) -> None:
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise TreatyError(f"mesh: expected a jax.sharding.Mesh, got {type(mesh).__name__}")
+    if rules is not None and (isinstance(rules, (str, bytes)) or not isinstance(rules, (Mapping, Sequence))):
+        raise TreatyError(f"rules: expected a mapping of dims or pairs of patterns, got {type(rules).__name__}")
     if rules is not None and mesh is None:
         raise TreatyError("rules= needs mesh=, whose axes they name")
     if shardings is not None and mesh is not None:
@@ -113,9 +123,27 @@ def _check_names(rules: NameRules, arrays: Mapping[Keys, Declared], mesh: Mesh) 
     for name, axes in rules.items():
         if name not in known:
             raise TreatyError(f"rules: no array has a dim {name!r}; there are {', '.join(sorted(known)) or 'none'}")
+        if not isinstance(axes, (str, tuple, list, type(None))):
+            raise TreatyError(f"rules: {name!r}: expected axes of the mesh by name, got {axes!r}")
         for axis in _tuple(axes):
             if axis not in mesh.shape:
                 raise TreatyError(f"rules: {name!r}: the mesh has no axis {axis!r}; it has {', '.join(mesh.shape)}")
+
+
+def _check_patterns(rules: PathRules, mesh: Mesh) -> None:
+    for rule in rules:
+        if not (isinstance(rule, (tuple, list)) and len(rule) == 2 and isinstance(rule[1], PartitionSpec)):
+            raise TreatyError(f"rules: expected pairs of a pattern and a PartitionSpec, got {rule!r}")
+        pattern, spec = rule
+        try:
+            re.compile(pattern)
+        except (re.error, TypeError, RecursionError) as error:
+            raise TreatyError(f"rules: expected a regular expression, got {pattern!r}: {error}") from error
+        try:
+            NamedSharding(mesh, spec)
+        except (ValueError, TypeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise TreatyError(f"rules: {pattern!r}: expected a PartitionSpec of the mesh, got {reason}") from error
 
 
 def _named_spec(declared: Declared, rules: NameRules) -> PartitionSpec:
@@ -142,8 +170,8 @@ def _matched_spec(path: Keys, shape: tuple[int, ...], rules: PathRules) -> Parti
 def _fitting(sharding: Sharding, shape: tuple[int, ...], path: Keys) -> Sharding:
     try:
         sharding.shard_shape(shape)
-    except ValueError as error:
-        reason = str(error).splitlines()[0]
+    except (ValueError, TypeError, IndexError, AssertionError) as error:  # too many axes, sizes that do not divide
+        reason = str(error).partition("\n")[0]
         raise TreatyError(
             f"expected a sharding that divides {list(shape)}, got {reason} at {show_keys(path)}"
         ) from error

@@ -11,6 +11,8 @@ _STEP: Final = re.compile(r"""\.?(?P<name>[^.\[\]'"$]+)|\[(?P<index>-?[0-9]+)\]|
 
 def parse_at(text: str) -> tuple[str, ...]:
     """`blocks[3].up` or `$.blocks[3].up` -> the keys; `['a.b']` is a key that is no name."""
+    if not isinstance(text, str):
+        raise TreatyError(f"at: expected a path as a str, or a list of them, got {text!r}")
     rest = text.removeprefix("$")
     keys = []
     while rest:

@@ -3,7 +3,9 @@
 import atexit
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from treaty.runtime.directory._places import PathLike, place_of
@@ -13,7 +15,7 @@ from treaty.runtime.directory._write import write
 
 _last: "SaveHandle | None" = None
 _unseen: "list[SaveHandle]" = []  # failed, and nobody asked for the result
-_lock = threading.Lock()
+_lock = threading.RLock()  # a save that runs where it was asked for takes it twice
 
 
 class SaveHandle:
@@ -23,9 +25,8 @@ class SaveHandle:
         self.where = where
         self._finished = threading.Event()
         self._error: BaseException | None = None
-        # Not a daemon: the interpreter waits for it. Started now: none can be started once it shuts down.
-        self._thread = threading.Thread(target=self._run, args=(work, before), name="treaty-save")
-        self._thread.start()
+        if not _started(threading.Thread(target=self._run, args=(work, before), name="treaty-save")):
+            self._run(work, before)
 
     def done(self) -> bool:
         """Whether the save has ended, well or not."""
@@ -47,6 +48,8 @@ class SaveHandle:
         try:
             work()
         except BaseException as error:
+            del work, before
+            _forget(error)
             self._error = error
             with _lock:
                 _unseen.append(self)
@@ -82,7 +85,7 @@ def _write(path: PathLike, plan: Plan) -> Callable[[], None]:
     """The work; the processes count their attempts where they call, which all do in the same order."""
     place = place_of(path)
     processes = team(place.where)
-    return lambda: write(place, plan, processes)
+    return partial(write, place, plan, processes)
 
 
 def _wait_for_earlier() -> None:
@@ -90,6 +93,24 @@ def _wait_for_earlier() -> None:
         earlier = _last
     if earlier is not None:
         earlier._finished.wait()
+
+
+def _started(thread: threading.Thread) -> bool:
+    """The interpreter waits for threads that are no daemons, but not for those that begin while it exits."""
+    if not threading.main_thread().is_alive():
+        return False
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _forget(error: BaseException | None) -> None:
+    """The frames of a failed save would keep its arrays for as long as someone keeps the error."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 @atexit.register

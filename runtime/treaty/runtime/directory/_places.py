@@ -8,7 +8,10 @@ import errno
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -76,7 +79,9 @@ def place_of(path: PathLike) -> Place:
         return Remote(text)
     elif _SQUASHED.match(text):
         raise TreatyError(f"expected a URL as a str, got {path!r}: a Path makes one slash of two")
-    return Local(Path(text).absolute())
+    if "\0" in text or not text:
+        raise TreatyError(f"expected a path, got {text!r}")
+    return Local(Path(text))
 
 
 def committed(place: Place) -> bytes:
@@ -93,14 +98,12 @@ class Local:
     """A directory. Saves hold an flock on it, so a crashed save leaves no lock behind and its remains can be removed."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.where = str(path.absolute())
+        # Without links and "..", once and for all: a link that is turned meanwhile shall not tear a save apart.
+        self.path = Path(os.path.realpath(path))
         self._lock = -1
         self._is_alone = False
         self._previous: str | None = None
-
-    @property
-    def where(self) -> str:
-        return str(self.path)
 
     @property
     def kvstore(self) -> Mapping[str, Any]:
@@ -110,12 +113,16 @@ class Local:
 
     def manifest(self) -> bytes | None:
         try:
-            return (self.path / NAME).read_bytes()
+            with _opened(self.path / NAME) as file:
+                return file.readall()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def begin(self) -> None:
-        self._make()
+        try:
+            self._make()
+        except OSError as error:
+            raise TreatyError(f"cannot save to {self.where}: {error}") from error
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._is_alone = self._take_lock()
@@ -163,14 +170,15 @@ class Local:
                 if entry.is_dir(follow_symlinks=False):
                     pending.append((Path(entry.path), f"{prefix}{entry.name}/"))
                 else:
-                    found[prefix + entry.name] = entry.stat().st_size
+                    with suppress(OSError):  # removed by a save that was faster, or a link that leads nowhere
+                        found[prefix + entry.name] = entry.stat().st_size
         return found
 
     def read_into(self, name: str, view: memoryview) -> str:
         """Each block is hashed while it is in the processor's cache."""
         hashed = running()
         try:
-            with open(self.path / name, "rb", buffering=0) as file:
+            with _opened(self.path / name) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != len(view):
                     raise CorruptCheckpointError(f"expected {len(view)} bytes, got {size} in {name}")
@@ -180,7 +188,7 @@ class Local:
                         raise CorruptCheckpointError(f"expected {len(view)} bytes more, got the end of {name}")
                     hashed.update(view[:count])
                     view = view[count:]
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        except (FileNotFoundError, NotADirectoryError):
             raise CorruptCheckpointError(f"expected a file, got nothing at {name}") from None
         return hashed.hexdigest()
 
@@ -230,6 +238,22 @@ class Local:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _opened(path: Path) -> FileIO:
+    """A file and nothing else: opening a pipe would wait for its other end, and a device may have no end at all."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise
+        if error.errno in (errno.ENXIO, errno.ELOOP):  # a socket; a link to itself
+            raise CorruptCheckpointError(f"expected a file, got {error.strerror} at {path}") from None
+        raise TreatyError(f"cannot read {path}: {error.strerror}") from error
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return FileIO(descriptor, "r")
+    os.close(descriptor)
+    raise CorruptCheckpointError(f"expected a file, got something else at {path}")
 
 
 def _remove(folder: Path) -> None:

@@ -14,7 +14,7 @@ from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import Start, chunk_starts, metadata_files
 from treaty.runtime.directory._manifest import Leaf, Manifest, parse
 from treaty.runtime.directory._memory import HostArray, aligned
-from treaty.runtime.directory._places import Place, committed
+from treaty.runtime.directory._places import PathLike, Place, committed, place_of
 from treaty.runtime.directory._threads import Job, Workers
 from treaty.runtime.formats import msgpack
 from treaty.schema.dtypes import BY_NAME
@@ -40,17 +40,22 @@ class Part:
         return tuple(first + size for first, size in zip(self.start, self.memory.shape, strict=True))
 
 
-def read_committed(place: Place, use: Callable[[Manifest], _T]) -> _T:
-    """Use the committed manifest; begin again if meanwhile another save took its place and removed the files."""
+def read_committed(path: PathLike, use: Callable[[Place, Manifest], _T]) -> _T:
+    """Use the committed manifest; begin again if meanwhile another save took its place and removed the files.
+
+    The path is looked up again, too: it may be a link that leads to another checkpoint by now.
+    """
+    place = place_of(path)
     content = committed(place)
     while True:
         try:
-            return use(parse(content, place.where))
+            return use(place, parse(content, place.where))
         except CorruptCheckpointError:
-            now = committed(place)
+            again = place_of(path)
+            now = committed(again)
             if now == content:
                 raise
-            content = now
+            place, content = again, now
 
 
 class Reader:

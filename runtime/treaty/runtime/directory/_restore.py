@@ -16,7 +16,7 @@ from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_insta
 from treaty.runtime._state.state_dict import Into, check_arguments, explain, explain_quickly, from_state_dict
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._placement import Target, fill_room, make_room, nbytes_needed, place
-from treaty.runtime.directory._places import PathLike, Place, place_of
+from treaty.runtime.directory._places import PathLike, Place
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.directory._read import NUMPY, Reader, read_committed
 from treaty.runtime.directory._select import Selected, select
@@ -71,8 +71,7 @@ def restore(
         codec, cls, is_class, at, dims or {}, mesh, rules, shardings, into, cast, max_bytes_in_flight, progress
     )
     _check(wish)
-    place = place_of(path)
-    return read_committed(place, lambda manifest: _restore(place, manifest, wish))
+    return read_committed(path, lambda place, manifest: _restore(place, manifest, wish))
 
 
 def _check(wish: _Wish) -> None:

@@ -1,6 +1,6 @@
 """Parts of a checkpoint: `at="params"` makes a subtree the whole, `at=["params", "step"]` keeps only what is listed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._state.at import parse_at
@@ -14,7 +14,7 @@ def select(leaves: Sequence[Leaf], at: str | Sequence[str] | None, where: str) -
     numbered = list(enumerate(leaves))
     if at is None:
         return [(number, leaf.path, leaf) for number, leaf in numbered]
-    if isinstance(at, str):
+    if isinstance(at, str) or not isinstance(at, Iterable):
         root = parse_at(at)
         found = [(number, leaf.path[len(root) :], leaf) for number, leaf in numbered if leaf.path[: len(root)] == root]
         return found or _nothing(root, leaves, where)

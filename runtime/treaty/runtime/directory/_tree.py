@@ -20,8 +20,7 @@ _TREE: Final = "tree"  # the class of a tree that has none
 
 def read_tree(path: PathLike) -> tuple[dict[str, Any], dict[str, Any]]:
     """The state dict, arrays as lazy ones that are checked when they are read, and the metadata."""
-    place = place_of(path)
-    return read_committed(place, lambda manifest: (_tree(place, manifest), dict(manifest.metadata)))
+    return read_committed(path, lambda place, manifest: (_tree(place, manifest), dict(manifest.metadata)))
 
 
 def write_tree(

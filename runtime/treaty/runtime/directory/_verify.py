@@ -8,7 +8,7 @@ from attrs import frozen
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._state.explain import explain
 from treaty.runtime.directory._manifest import Manifest, nest
-from treaty.runtime.directory._places import PathLike, Place, place_of
+from treaty.runtime.directory._places import PathLike, Place
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.directory._read import NUMPY, Reader, corrupt, read_committed
 
@@ -24,8 +24,7 @@ class Verified:
 
 def verify(path: PathLike, *, progress: bool | None = None) -> Verified:
     """Read a directory checkpoint in full; a CorruptCheckpointError lists what is wrong, by leaf."""
-    place = place_of(path)
-    return read_committed(place, lambda manifest: _verify(place, manifest, progress))
+    return read_committed(path, lambda place, manifest: _verify(place, manifest, progress))
 
 
 def _verify(place: Place, manifest: Manifest, progress: bool | None) -> Verified:

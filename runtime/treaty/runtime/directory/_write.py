@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -34,22 +35,30 @@ def write(place: Place, plan: Plan, team: Team) -> None:
     except BaseException as caught:
         error = caught
     team.tell(error)
-
-    def commit() -> str:
-        try:
-            if error is not None:
-                raise error
-            team.collect()
-            _gather(place, data, sums, team)
-            place.commit(data, _complete(plan, data, sums, files).to_bytes())
-        except BaseException:
-            place.abandon(data)
-            raise
-        return data
-
     if error is not None and team.index != 0:
         raise error
-    team.agree("commit", commit)
+    team.agree("commit", partial(_commit, place, data, plan, sums, files, team, error))
+
+
+def _commit(
+    place: Place,
+    data: str,
+    plan: Plan,
+    sums: _Sums,
+    files: tuple[File, ...],
+    team: Team,
+    error: BaseException | None,
+) -> str:
+    try:
+        if error is not None:
+            raise error
+        team.collect()
+        _gather(place, data, sums, team)
+        place.commit(data, _complete(plan, data, sums, files).to_bytes())
+    except BaseException:
+        place.abandon(data)
+        raise
+    return data
 
 
 def _begin(place: Place) -> str:
