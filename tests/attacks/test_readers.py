@@ -3,7 +3,6 @@
 import io
 import json
 import resource
-import shutil
 import subprocess
 import sys
 import warnings
@@ -20,8 +19,8 @@ import pytest
 from jax import Array
 from jaxtyping import Float32, Int32
 
-from tests.compat.test_orbax_old import OLD
 from tests.compat.test_orbax_old import Train as OldTrain
+from tests.compat.test_orbax_old import unpack
 from treaty.generator import load
 from treaty.runtime import restore
 from treaty.runtime.formats import npz
@@ -79,8 +78,8 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "orbax zarr3": lambda path: by_orbax(path, use_zarr3=True),
     "orbax files": lambda path: by_orbax(path, use_ocdbt=False),
     "orbax zarr3 files": lambda path: by_orbax(path, use_ocdbt=False, use_zarr3=True),
-    "orbax 0.2.7": lambda path: Path(shutil.copytree(OLD / "0.2.7" / "mixed", path)),
-    "orbax 0.4.8": lambda path: Path(shutil.copytree(OLD / "0.4.8" / "mixed", path)),
+    "orbax 0.2.7": lambda path: unpack(path) / "0.2.7" / "mixed",
+    "orbax 0.4.8": lambda path: unpack(path) / "0.4.8" / "mixed",
     "eformer": by_eformer,
     "npz": by_npz,
     "npz compressed": by_numpy,

@@ -25,13 +25,16 @@ with zipfile.ZipFile(PACKED) as packed:
 WHOLE = [name for name in SAVED if not name.endswith(("manager", "standard"))]
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unpack(folder: Path) -> Path:
     """The releases' folders; one file for all of them is easier to keep than their hundred."""
-    folder = tmp_path_factory.mktemp("orbax")
     with zipfile.ZipFile(PACKED) as packed:
         packed.extractall(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(tmp_path_factory.mktemp("orbax"))
 
 
 @state

@@ -49,7 +49,7 @@ TREES = st.dictionaries(KEYS, st.recursive(LEAVES, nodes, max_leaves=5), min_siz
 
 
 def test_a_tree_without_arrays_is_one(tmp_path: Path) -> None:
-    value = {"none": None, "name": "x", "empty": {}}
+    value: dict[str, Any] = {"none": None, "name": "x", "empty": {}}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         checkpointer.save(tmp_path / "saved", args=ocp.args.PyTreeSave(value))
     orbax.write(tmp_path / "written", value)
