@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import flax.serialization
 import numpy as np
 import pytest
 
-from tests.attacks.crashes import child
 from treaty.runtime import CorruptCheckpointError, serialization
 
 TREE: dict[str, Any] = {"a": np.arange(6.0), "b": [1, "text"]}
@@ -121,11 +119,21 @@ def test_writers_of_one_path_each_leave_it_whole(tmp_path: Path, suffix: str) ->
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
+SAVE = """
+import sys
+import numpy as np
+from treaty.runtime import serialization
+for _ in range(5):
+    serialization.save_to_file({"a": np.full(50_000, float(sys.argv[2])), "b": {"c": np.full(3, 0.0)}}, sys.argv[1])
+"""
+
+
 def test_other_processes_too(tmp_path: Path) -> None:
     path = tmp_path / "x.msgpack"
-    running = [child(partial(serialization.save_to_file, tree_of(value), path)) for value in (1.0, 2.0)]
-    for pid in running:
-        assert os.waitpid(pid, 0)[1] == 0
+    save = [sys.executable, "-c", SAVE, str(path)]
+    running = [subprocess.Popen([*save, value]) for value in ("1", "2")]
+    for process in running:
+        assert process.wait(120) == 0
     assert np.unique(serialization.load_from_file(tree_of(0.0), path)["a"]).size == 1
 
 
