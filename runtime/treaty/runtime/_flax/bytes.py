@@ -12,7 +12,7 @@ from treaty.runtime import _bytes
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._files import read_buffer
 from treaty.runtime._flax.read import restore
-from treaty.runtime._flax.write import to_state_dict
+from treaty.runtime._flax.write import to_host_state
 from treaty.runtime._state.registry import is_state_class
 from treaty.runtime.formats import msgpack
 
@@ -38,7 +38,7 @@ def to_bytes(target: Any) -> bytes:
     """The state of a value as bytes."""
     if is_state_class(type(target)):
         return _bytes.join_pieces(target, chunk_bytes=_chunk_bytes())
-    return msgpack.pack(to_state_dict(target), chunk_bytes=_chunk_bytes())
+    return msgpack.pack(to_host_state(target), chunk_bytes=_chunk_bytes())
 
 
 def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
@@ -53,7 +53,7 @@ def save_to_file(target: Any, filepath: FilePath) -> None:
     Path(filepath).parent.mkdir(parents=True, exist_ok=True)
     if is_state_class(type(target)):
         return _bytes.save_file(filepath, target, chunk_bytes=_chunk_bytes())
-    msgpack.write_file(filepath, to_state_dict(target), chunk_bytes=_chunk_bytes())
+    msgpack.write_file(filepath, to_host_state(target), chunk_bytes=_chunk_bytes())
 
 
 def load_from_file(target: Any, filepath: FilePath) -> Any:
