@@ -1,11 +1,8 @@
 """Conversion: read a checkpoint as it lies, lay it out anew, write it aside, compare every leaf, and only then move it."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,17 +12,15 @@ from xxhash import xxh3_128
 
 from treaty.runtime._convert.compare import describe, leaves, nbytes_of, same_bytes
 from treaty.runtime._convert.keymap import to_fields, to_stored
+from treaty.runtime._convert.places import check_place, place_of, take_place, workspace
 from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
-from treaty.runtime._files import sync_directory
 from treaty.runtime._lazy import HostArray, LazyArray
-from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path, index_filename
 from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.formats import _table as formats
-from treaty.runtime.formats._safetensors_files import take_places
 from treaty.schema.keymap import KeyMap
 
 PathLike = str | os.PathLike[str]
@@ -71,13 +66,14 @@ def convert(
     The result is read again and compared with the source to the last bit before it takes its place; whatever goes
     wrong, the destination is what it was.
     """
-    place = _checked_place(destination, replace)
+    place = place_of(destination)
     origin = Path(source)
-    name = from_format or formats.recognise(origin)
     to = to_format or formats.meant(place)
+    name = from_format or formats.recognise(origin)
     _check_options(name, to, max_shard_bytes)
+    check_place(place, to, bool(formats.FORMATS[to].suffixes), formats.files_of(origin, name), replace)
     _check_sizes(cls, mapped, sizes or {})
-    with _workspace(place) as folder:
+    with workspace(place) as folder:
         contents = formats.read(origin, name, folder, cls if mapped is None else None)
         tree = _laid_out(contents.tree, cls, mapped, sizes or {})
         written = folder / "new" / place.name
@@ -88,7 +84,7 @@ def convert(
             passed = _Passed(advance, pool)
             formats.FORMATS[to].write(written, passed.watch(tree), options)
             check_equal(tree, formats.read(written, to, folder, written_as).tree, passed)
-        _take_place(folder, written, place, to)
+        take_place(folder, written, place, to, replace)
     return Converted(name, to, sum(1 for _ in flatten(tree)), nbytes_of(tree))
 
 
@@ -164,18 +160,6 @@ def _bytes(piece: HostArray) -> Any:
     return np.ascontiguousarray(piece).view(np.uint8)
 
 
-def _checked_place(destination: PathLike, replace: bool) -> Path:
-    if "://" in os.fspath(destination):
-        raise InvalidArgumentError(f"expected a path of this machine, got {os.fspath(destination)!r}")
-    place = Path(os.path.abspath(destination))
-    if not place.parent.is_dir():
-        raise InvalidArgumentError(f"expected a directory to write into, got none at {place.parent}")
-    index = index_filename(derive_base_prefix_from_path(str(place)))
-    if not replace and (os.path.lexists(place) or (place.suffix == ".safetensors" and os.path.exists(index))):
-        raise InvalidArgumentError(f"expected a free place, got something at {place}; pass replace=True, or --force")
-    return place
-
-
 def _check_options(name: str, to: str, max_shard_bytes: int | None) -> None:
     for given in (name, to):
         if given not in formats.FORMATS:
@@ -193,16 +177,6 @@ def _check_sizes(cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> N
             raise InvalidArgumentError(f"expected dims of the class or axes of the map ({known}), got {name!r}")
 
 
-@contextmanager
-def _workspace(place: Path) -> Iterator[Path]:
-    """A folder beside the destination, so that what is done there can be moved and need not be copied."""
-    folder = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _laid_out(tree: dict[str, Any], cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> dict[str, Any]:
     if mapped is not None and not mapped.reverse:
         tree = to_fields(mapped.keymap, dotted(tree), sizes)
@@ -218,22 +192,3 @@ def _check(cls: Any, tree: dict[str, Any], sizes: Mapping[str, int]) -> None:
     found = explain(cls, abstract(tree), dims=dims)
     if found:
         raise StateMismatchError(found)
-
-
-def _take_place(folder: Path, written: Path, place: Path, to: str) -> None:
-    if to == "safetensors":
-        names = sorted(os.listdir(written.parent), key=lambda name: name.endswith(".json"))
-        moves = {str(written.parent / name): str(place.parent / name) for name in names}
-        take_places(derive_base_prefix_from_path(str(place)), moves)
-        return
-    if written.is_dir() and os.path.lexists(place):
-        aside = folder / "old"
-        os.rename(place, aside)
-        try:
-            os.rename(written, place)
-        except BaseException:
-            os.rename(aside, place)
-            raise
-    else:
-        os.replace(written, place)
-    sync_directory(place.parent)

@@ -57,6 +57,20 @@ def read(path: PathLike) -> tuple[_Tensors, dict[str, str]]:
     return _read_shards(Path(place)) if place.endswith(".json") else _read_file(Path(place))
 
 
+def members(path: Path) -> list[Path]:
+    """The files of a checkpoint: itself, or an index and the shards that it names."""
+    if not path.name.endswith(".json"):
+        return [path]
+    return [path, *(path.parent / shard for shard in dict.fromkeys(_index(path)[0].values()))]
+
+
+def under_prefix(prefix: str) -> list[Path]:
+    """What is there under the name of a checkpoint, and so is replaced by one: the single file, the index, shards."""
+    folder, name = Path(prefix).parent, re.escape(os.path.basename(prefix))
+    ours = re.compile(rf"{name}(-[0-9]{{5,}}-of-[0-9]{{5,}})?\.safetensors(\.index\.json)?")
+    return [folder / found for found in sorted(os.listdir(folder)) if ours.fullmatch(found)]
+
+
 def _write_file(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
     head, order = render({name: stored_as(one.dtype, one.shape) for name, one in tensors.items()}, metadata)
     size = len(head) + sum(math.prod(one.shape) * one.dtype.itemsize for one in tensors.values())
@@ -97,6 +111,9 @@ def _write_shards(
 def take_places(prefix: str, moves: Mapping[str, str]) -> None:
     """Rename finished files, the index last, to their places, and remove what an earlier save left under the prefix."""
     folder = Path(prefix).parent
+    for name in moves.values():
+        if os.path.isdir(name):
+            raise InvalidArgumentError(f"expected a file to replace, got a directory at {name}")
     if len(moves) > 1:
         # Between the renames there is no index, so that no reader takes shards of two saves for one checkpoint.
         for old in (index_filename(prefix), prefix + _SUFFIX):
@@ -112,11 +129,9 @@ def take_places(prefix: str, moves: Mapping[str, str]) -> None:
 
 def _clear(prefix: str, keep: set[str]) -> None:
     """Remove what an earlier save under this name left: a loader could take it for part of this one."""
-    folder, name = Path(prefix).parent, re.escape(os.path.basename(prefix))
-    ours = re.compile(rf"{name}(-[0-9]{{5,}}-of-[0-9]{{5,}})?\.safetensors(\.index\.json)?")
-    for found in os.listdir(folder):
-        if ours.fullmatch(found) and found not in keep:
-            (folder / found).unlink(missing_ok=True)
+    for found in under_prefix(prefix):
+        if found.name not in keep and not found.is_dir():
+            found.unlink(missing_ok=True)
 
 
 def _read_file(path: Path) -> tuple[_Tensors, dict[str, str]]:
@@ -129,10 +144,7 @@ def _read_file(path: Path) -> tuple[_Tensors, dict[str, str]]:
 
 
 def _read_shards(path: Path) -> tuple[_Tensors, dict[str, str]]:
-    try:
-        weight_map, metadata = _parse_index(path)
-    except CorruptCheckpointError as error:
-        raise CorruptCheckpointError(f"{error} in {path}") from None
+    weight_map, metadata = _index(path)
     found: _Tensors = {}
     of_shards: dict[str, str] = {}
     names: dict[str, set[str]] = {}
@@ -153,6 +165,14 @@ def _read_shards(path: Path) -> tuple[_Tensors, dict[str, str]]:
         of_shards = one | of_shards
     of_shards.pop(NOTE, None)
     return {name: found[name] for name in weight_map}, of_shards | metadata
+
+
+def _index(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Which shard each tensor is in, and the metadata."""
+    try:
+        return _parse_index(path)
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(f"{error} in {path}") from None
 
 
 def _parse_index(path: Path) -> tuple[dict[str, str], dict[str, str]]:

@@ -21,6 +21,7 @@ from treaty.runtime.directory import _tree as directory
 from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.runtime.formats import msgpack, npz, orbax, safetensors
 from treaty.runtime.formats._orbax_find import looks_like_orbax
+from treaty.runtime.formats._safetensors_files import members as safetensors_members
 from treaty.schema import Schema, TreatyError
 
 _SHARD_INDEX: Final = ".safetensors.index.json"
@@ -81,6 +82,11 @@ def read(path: Path, name: str, folder: Path, cls: Any = None) -> Contents:
     if type(tree) is not dict:
         raise CorruptCheckpointError(f"expected a tree, got {type(tree).__name__} in {path}")
     return Contents(tree, found.metadata)
+
+
+def files_of(path: Path, name: str) -> list[Path]:
+    """The file or directory that a checkpoint is; of safetensors the index and every shard."""
+    return [path] if name != "safetensors" else safetensors_members(_safetensors_file(path) or path)
 
 
 def _state_dict(node: Any, path: tuple[str, ...]) -> Any:

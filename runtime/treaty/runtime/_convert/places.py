@@ -1,0 +1,151 @@
+"""Where a conversion writes: what may be replaced there, and how the new checkpoint takes its place without losing anything."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from treaty.runtime._errors import InvalidArgumentError
+from treaty.runtime._files import sync_directory
+from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path
+from treaty.runtime.formats._belonging import strangers
+from treaty.runtime.formats._safetensors_files import take_places, under_prefix
+
+PathLike = str | os.PathLike[str]
+
+
+def place_of(destination: PathLike) -> Path:
+    """The destination as the system understands it: links above it are followed, one at its own place is not."""
+    text = os.fspath(destination)
+    if "://" in text:
+        raise InvalidArgumentError(f"expected a path of this machine, got {text!r}")
+    head, name = os.path.split(text.rstrip("/") or "/")
+    place = Path(os.path.realpath(text)) if name in ("", ".", "..") else Path(os.path.realpath(head or "."), name)
+    if not place.parent.is_dir():
+        raise InvalidArgumentError(f"expected a directory to write into, got none at {place.parent}")
+    return place
+
+
+def check_place(place: Path, to: str, is_file: bool, sources: Sequence[Path], replace: bool) -> None:
+    """Nothing is at the place, or, with `replace`, only an older checkpoint; and the source is elsewhere."""
+    taken = _taken(place, to)
+    if taken and not replace:
+        raise InvalidArgumentError(f"expected a free place, got something at {taken[0]}; pass replace=True, or --force")
+    for source in sources:
+        for one in taken or [place]:
+            _check_apart(source, one)
+    for one in taken:
+        is_folder = one.is_dir() and not one.is_symlink()
+        if is_file and is_folder:
+            raise InvalidArgumentError(f"expected a file to replace, got a directory at {one}")
+        if not is_file and not is_folder and not one.is_symlink():
+            raise InvalidArgumentError(f"expected a checkpoint directory to replace, got a file at {one}")
+        if is_folder:
+            check_owned(one, one)
+
+
+def check_owned(found: Path, place: Path) -> None:
+    """Every file of a directory that is to be replaced is a checkpoint's."""
+    others = strangers(found)
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise InvalidArgumentError(
+            f"expected a directory with nothing but one checkpoint to replace, got {', '.join(others[:3])}{more} "
+            f"in {place}; move or remove what is there yourself"
+        )
+
+
+@contextmanager
+def workspace(place: Path) -> Iterator[Path]:
+    """A folder beside the destination, so that what is done there can be moved and need not be copied."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:40]}.", suffix=".tmp", dir=place.parent))
+    try:
+        yield folder
+    finally:
+        if not os.path.lexists(folder / _KEPT):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def take_place(folder: Path, written: Path, place: Path, to: str, replace: bool) -> None:
+    """Move what was written into its place. What came there during the conversion is not touched."""
+    if to == "safetensors":
+        names = sorted(os.listdir(written.parent), key=lambda name: name.endswith(".json"))
+        moves = {str(written.parent / name): str(place.parent / name) for name in names}
+        if not replace:
+            _check_free(_taken(place, to))
+        take_places(derive_base_prefix_from_path(str(place)), moves)
+        return
+    if not replace:
+        _check_free(_taken(place, to))
+        _move_to_free(written, place)
+    elif written.is_dir() and os.path.lexists(place):
+        _exchange(folder / _KEPT, written, place)
+    else:
+        os.replace(written, place)
+    sync_directory(place.parent)
+
+
+_KEPT = "old"  # in the workspace: what was at the place, until the new checkpoint is there
+
+
+def _move_to_free(written: Path, place: Path) -> None:
+    """A directory replaces at most an empty one; of a file, a second name is the move that replaces nothing."""
+    if not written.is_dir() and hasattr(os, "link"):
+        try:
+            os.link(written, place)
+            return
+        except FileExistsError:
+            _check_free([place])
+        except OSError:
+            pass  # a file system without such names
+    os.rename(written, place)
+
+
+def _exchange(aside: Path, written: Path, place: Path) -> None:
+    os.rename(place, aside)
+    try:
+        if not aside.is_symlink():
+            check_owned(aside, place)
+        os.rename(written, place)
+    except BaseException:
+        os.rename(aside, place)
+        raise
+    if aside.is_symlink():
+        aside.unlink()
+    else:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _taken(place: Path, to: str) -> list[Path]:
+    """What is there that a checkpoint of this name replaces: itself, and of safetensors all files of one name."""
+    if to != "safetensors":
+        return [place] if os.path.lexists(place) else []
+    return under_prefix(derive_base_prefix_from_path(str(place)))
+
+
+def _check_free(taken: Iterable[Path]) -> None:
+    for one in taken:
+        raise InvalidArgumentError(f"expected a free place, got something that came to {one} during the conversion")
+
+
+def _check_apart(source: Path, place: Path) -> None:
+    here, there = Path(os.path.realpath(source)), Path(os.path.realpath(place))
+    own = Path(os.path.realpath(source.parent), source.name)  # a link, which would be removed with its folder
+    if here == there or (source.exists() and place.exists() and os.path.samefile(source, place)):
+        raise InvalidArgumentError(f"expected another destination than the source, got {place} for both")
+    if any(one.is_relative_to(there) for one in (here, own)):
+        raise InvalidArgumentError(f"expected a destination apart from the source, got {place}, which holds {source}")
+    if source.is_dir() and place.parent.resolve().joinpath(place.name).is_relative_to(here):
+        raise InvalidArgumentError(f"expected a destination apart from the source, got {place}, which is in {source}")
+    for link in _links_below(source):
+        if Path(os.path.realpath(link)).is_relative_to(there):
+            raise InvalidArgumentError(
+                f"expected a destination apart from the source, got {place}, to which {link} leads"
+            )
+
+
+def _links_below(source: Path) -> Iterator[str]:
+    for folder, folders, names in os.walk(source):
+        yield from (path for name in (*folders, *names) if os.path.islink(path := os.path.join(folder, name)))

@@ -1,0 +1,278 @@
+"""What a conversion may replace: an older checkpoint, and never the source, nor files that are somebody else's."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+import safetensors.numpy
+
+from treaty.runtime._convert.convert import convert
+from treaty.runtime._convert.places import take_place, workspace
+from treaty.runtime._errors import InvalidArgumentError
+from treaty.runtime.formats import _table as formats
+from treaty.runtime.formats import msgpack
+
+TREE = {"layer": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}, "step": np.array([7], np.int32)}
+DIRECTORIES = ("orbax", "eformer", "treaty")
+
+
+def make(path: Path, to: str | None = None) -> Path:
+    """A checkpoint at a path, in the format of its suffix or in `to`."""
+    source = path.parent / "made.msgpack"
+    msgpack.write_file(source, TREE)
+    convert(source, path, to_format=to)
+    source.unlink()
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes | str]:
+    """All files and links below a folder."""
+    found: dict[str, bytes | str] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = os.readlink(path)
+        elif path.is_file():
+            found[name] = path.read_bytes()
+    return found
+
+
+def refused(folder: Path, message: str, source: Path, place: Path, to: str | None, replace: bool = True) -> None:
+    before = contents(folder)
+    with pytest.raises(InvalidArgumentError, match=message):
+        convert(source, place, to_format=to, replace=replace)
+    assert contents(folder) == before
+    assert list(folder.rglob(".*.tmp")) == []
+
+
+@pytest.mark.parametrize("to", DIRECTORIES)
+def test_a_directory_that_is_no_checkpoint_is_not_replaced(to: str, tmp_path: Path) -> None:
+    source = make(tmp_path / "a.npz")
+    home = tmp_path / "home"
+    (home / "photos").mkdir(parents=True)
+    (home / "photos" / "me.jpg").write_bytes(b"me")
+
+    refused(tmp_path, r"expected a directory with nothing but one checkpoint to replace, got photos/me.jpg in .*home",
+            source, home, to)  # fmt: skip
+
+
+@pytest.mark.parametrize("stranger", ["notes.txt", "deep/er/notes.txt", ".hidden", "config.json", "0/0", "d/notes"])
+@pytest.mark.parametrize("to", DIRECTORIES)
+@pytest.mark.parametrize("there", DIRECTORIES)
+def test_a_stranger_in_a_checkpoint_keeps_it_from_being_replaced(
+    there: str, to: str, stranger: str, tmp_path: Path
+) -> None:
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "place", there)
+    file = place / stranger
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mine")
+
+    refused(tmp_path, f"got {stranger} in ", source, place, to)
+
+
+@pytest.mark.parametrize("there", DIRECTORIES)
+def test_a_link_in_a_checkpoint_is_a_stranger(there: str, tmp_path: Path) -> None:
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "place", there)
+    (place / "link").symlink_to(tmp_path)
+
+    refused(tmp_path, "got link in ", source, place, "treaty")
+
+
+def test_many_strangers_are_counted(tmp_path: Path) -> None:
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "place", "orbax")
+    for name in "uvwxyz":
+        (place / name).touch()
+
+    refused(tmp_path, "got u, v, w and 3 more in ", source, place, "orbax")
+
+
+@pytest.mark.parametrize("to", DIRECTORIES)
+@pytest.mark.parametrize("there", [*DIRECTORIES, "empty", "ocdbt=False", "ocdbt=True"])
+def test_a_checkpoint_of_any_kind_is_replaced(there: str, to: str, tmp_path: Path) -> None:
+    source, place = make(tmp_path / "a.npz"), tmp_path / "place"
+    if there in DIRECTORIES:
+        make(place, there)
+    elif there == "empty":
+        place.mkdir()
+    else:
+        handler = ocp.PyTreeCheckpointHandler(use_ocdbt=there.endswith("True"), use_zarr3=True)
+        ocp.Checkpointer(handler).save(place, {"a": jnp.ones((3, 4)), "x": {"y": np.ones(3)}})
+
+    convert(source, place, to_format=to, replace=True)
+
+    assert formats.recognise(place) == to
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", "place"]
+
+
+def test_a_managers_directory_of_steps_is_not_replaced(tmp_path: Path) -> None:
+    source = make(tmp_path / "a.npz")
+    with ocp.CheckpointManager(tmp_path / "steps") as manager:
+        for step in (1, 2):
+            manager.save(step, args=ocp.args.StandardSave({"a": jnp.ones(3)}))
+
+    refused(tmp_path, "expected a directory with nothing but one checkpoint to replace", source, tmp_path / "steps", "orbax")  # fmt: skip
+
+
+def test_damaged_metadata_owns_nothing(tmp_path: Path) -> None:
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "place", "eformer")
+    (place / "tensorstore_index.json").write_text("{")
+
+    refused(tmp_path, "expected a directory with nothing but one checkpoint", source, place, "treaty")
+
+
+@pytest.mark.parametrize("name", ["x.msgpack", "x.npz", "x.safetensors"])
+def test_a_file_does_not_replace_a_directory_nor_a_directory_a_file(name: str, tmp_path: Path) -> None:
+    source = make(tmp_path / "a.npz")
+    make(tmp_path / name.partition(".")[0], "treaty").rename(tmp_path / name)
+    refused(tmp_path, f"expected a file to replace, got a directory at .*{name}", source, tmp_path / name, None)
+
+    (tmp_path / "diary").write_text("Monday")
+    refused(tmp_path, "expected a checkpoint directory to replace, got a file at .*diary",
+            source, tmp_path / "diary", "orbax")  # fmt: skip
+
+
+def same(folder: Path, source: Path) -> Path:
+    return source
+
+
+def through_link(folder: Path, source: Path) -> Path:
+    (folder / "link").symlink_to(source.parent)
+    return folder / "link" / source.name
+
+
+def link_itself(folder: Path, source: Path) -> Path:
+    (folder / f"link{source.suffix}").symlink_to(source)
+    return folder / f"link{source.suffix}"
+
+
+def dots(folder: Path, source: Path) -> Path:
+    """As the system walks it: `..` of a link is above what it leads to."""
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "link").symlink_to(source.parent / "sub")
+    (source.parent / "sub").mkdir()
+    return folder / "elsewhere" / "link" / ".." / source.name
+
+
+WAYS = [same, through_link, link_itself, dots]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["x.msgpack", "x.safetensors", "x.npz", *DIRECTORIES])
+def test_the_source_is_never_the_destination(name: str, way: Callable[[Path, Path], Path], tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    to = name if name in DIRECTORIES else None
+    source = make(tmp_path / "data" / name, to)
+
+    refused(tmp_path, "expected another destination than the source", source, way(tmp_path, source), to)
+    refused(tmp_path, "expected a free place|expected another destination", source, source, to, replace=False)
+
+
+@pytest.mark.parametrize("name", ["x.msgpack", "x.safetensors", "x.npz"])
+def test_a_hard_link_of_the_source_is_the_source(name: str, tmp_path: Path) -> None:
+    source = make(tmp_path / name)
+    other = tmp_path / f"y{source.suffix}"
+    other.hardlink_to(source)
+
+    refused(tmp_path, "expected another destination than the source", source, other, None)
+
+
+@pytest.mark.parametrize("to", DIRECTORIES)
+def test_a_destination_that_holds_the_source_is_refused(to: str, tmp_path: Path) -> None:
+    outer = make(tmp_path / "outer", to)
+    inner = make(tmp_path / "in.npz").rename(outer / "in.npz")
+    refused(tmp_path, "which holds", inner, outer, to)
+
+    (tmp_path / "link.npz").symlink_to(inner)
+    refused(tmp_path, "which holds", tmp_path / "link.npz", outer, to)
+
+
+@pytest.mark.parametrize("to", DIRECTORIES)
+@pytest.mark.parametrize("name", ["new.msgpack", "new.safetensors", "new"])
+def test_a_destination_in_the_source_is_refused(name: str, to: str, tmp_path: Path) -> None:
+    source = make(tmp_path / "source", to)
+    (tmp_path / "link").symlink_to(source)
+
+    for place in (source / name, tmp_path / "link" / name):
+        refused(tmp_path, "which is in", source, place, None, replace=False)
+
+
+def test_a_source_made_of_links_into_the_destination_is_refused(tmp_path: Path) -> None:
+    place = make(tmp_path / "place", "orbax")
+    (tmp_path / "view").mkdir()
+    for one in place.iterdir():
+        (tmp_path / "view" / one.name).symlink_to(one)
+
+    refused(tmp_path, "to which .*view.* leads", tmp_path / "view", place, "orbax")
+
+
+def test_shards_that_are_the_source_are_not_removed_as_an_older_save(tmp_path: Path) -> None:
+    """The single file is free, but a save under its name removes numbered shards."""
+    shard = tmp_path / "x-00001-of-00002.safetensors"
+    safetensors.numpy.save_file({"a": np.ones(2)}, shard)
+
+    refused(tmp_path, "expected a free place", shard, tmp_path / "x.safetensors", None, replace=False)
+    refused(tmp_path, "expected another destination than the source", shard, tmp_path / "x.safetensors", None)
+
+
+def test_shards_of_any_name_belong_to_the_source(tmp_path: Path) -> None:
+    safetensors.numpy.save_file({"a": np.ones(2)}, tmp_path / "x.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "x.safetensors"}}))
+
+    refused(tmp_path, "expected another destination than the source", index, tmp_path / "x.safetensors", None)
+    refused(tmp_path, "expected another destination than the source", index, tmp_path / "model.safetensors", None)
+
+
+def test_a_directory_where_a_shard_belongs_leaves_the_older_checkpoint(tmp_path: Path) -> None:
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "x.safetensors")
+    (tmp_path / "x-00002-of-00002.safetensors").mkdir()
+    before = contents(tmp_path)
+
+    with pytest.raises(InvalidArgumentError, match="expected a file to replace, got a directory"):
+        convert(source, place, max_shard_bytes=24, replace=True)
+
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("to", ["msgpack", "safetensors", "treaty"])
+def test_what_comes_to_the_place_meanwhile_stays(to: str, tmp_path: Path) -> None:
+    place = tmp_path / "x.safetensors"
+    with workspace(place) as folder:
+        written = folder / "new" / place.name
+        written.parent.mkdir()
+        written.mkdir() if to == "treaty" else written.write_text("new")
+        place.mkdir() if to == "treaty" else place.write_text("other")
+
+        with pytest.raises(InvalidArgumentError, match="expected a free place, got something that came to"):
+            take_place(folder, written, place, to, replace=False)
+
+    assert place.is_dir() if to == "treaty" else place.read_text() == "other"
+    assert os.listdir(tmp_path) == [place.name]
+
+
+def test_a_stranger_that_comes_meanwhile_stays(tmp_path: Path) -> None:
+    place = make(tmp_path / "x", "treaty")
+    (place / "mine").write_text("mine")
+    before = contents(place)
+    with workspace(place) as folder:
+        written = folder / "new" / place.name
+        written.mkdir(parents=True)
+
+        with pytest.raises(InvalidArgumentError, match="got mine in"):
+            take_place(folder, written, place, "treaty", replace=True)
+
+    assert contents(place) == before
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_long_name_has_room_for_a_workspace(tmp_path: Path) -> None:
+    source, place = make(tmp_path / "a.npz"), tmp_path / ("x" * 247 + ".msgpack")
+
+    convert(source, place)
+
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", place.name]
