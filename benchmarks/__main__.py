@@ -19,6 +19,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "bytes": "to_bytes and from_bytes: 16, 2,000 and 20,000 leaves",
     "dropin": "the drop-in module on trees of Flax: TrainState, FrozenDict, nnx",
     "files": "save and restore of 1 GiB, and the memory they take",
+    "safetensors": "safetensors of 1 GiB and of 20,000 tensors, and the memory they take",
     "convert": "treaty convert of 2 GiB between formats, and the memory it takes",
     "directory": "directory checkpoints of 1 GiB and of 10,000 leaves",
     "generate": "treaty generate against mypy --strict, 500 classes",

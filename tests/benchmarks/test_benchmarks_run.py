@@ -26,6 +26,14 @@ CASES = {
         for width in (2, 4, 8, 20)
         for function in ("tree.map", "tree.leaves", "tree.unflatten")
     ],
+    "safetensors": [
+        *(
+            f"{what}, {tensors} tensors, 0 MiB"
+            for tensors in (4, 20)
+            for what in ("save", "load", "load, all pages", "restore by the class")
+        ),
+        *(f"{what}, peak extra memory" for what in ("save", "load")),
+    ],
     "convert": [
         "msgpack -> safetensors, 0 MiB",
         "safetensors -> msgpack, 0 MiB",

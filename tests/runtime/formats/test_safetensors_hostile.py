@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import numpy as library
 
 from treaty.runtime import CorruptCheckpointError
+from treaty.runtime.formats import _safetensors_header as head
 from treaty.runtime.formats import safetensors as format
 from treaty.schema import TreatyError
 
@@ -195,3 +197,88 @@ def test_an_index_with_a_key_twice_is_refused(tmp_path: Path) -> None:
     index.write_text("")
     with pytest.raises(CorruptCheckpointError, match="expected an index that begins with"):
         format.load(index)
+
+
+DTYPES = st.sampled_from(["F32", "U8", "BF16", "F64", "NOPE", "BOOL"])
+PIECES = st.sampled_from(
+    [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        '"',
+        "\\",
+        "a",
+        "0",
+        "1",
+        "-",
+        " ",
+        "null",
+        "\\u003a",
+        '"a":1,',
+        '"dtype":"F32",',
+        "NaN",
+    ]
+)
+
+
+@st.composite
+def headers(draw: st.DrawFn) -> str:
+    """Headers as the library writes them, mostly sound, some with a place, a name or a few characters changed."""
+    rows, end = [], 0
+    for name in draw(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=4)):
+        shape = draw(st.lists(st.integers(0, 3), max_size=3))
+        dtype = draw(DTYPES)
+        size = int(np.prod(shape)) * {"F32": 4, "BF16": 2, "F64": 8}.get(dtype, 1)
+        begin = end + draw(st.sampled_from([0] * 9 + [1]))
+        end = begin + size
+        fields = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+        rows.append(f"{json.dumps(name, ensure_ascii=draw(st.booleans()))}:{json.dumps(fields, separators=(',', ':'))}")
+    rows = draw(st.permutations(rows))
+    if draw(st.booleans()):
+        metadata = draw(st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2))
+        rows.insert(0, f'"__metadata__":{json.dumps(metadata, separators=(",", ":"))}')
+    text = "{" + ",".join(rows) + "}" + " " * draw(st.integers(0, 2))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
+        at, cut = draw(st.integers(0, len(text))), draw(st.integers(0, 2))
+        text = text[:at] + draw(PIECES) + text[at + cut :]
+    return text
+
+
+@given(headers(), st.integers(0, 64))
+def test_reading_by_columns_gives_what_reading_one_by_one_gives_or_nothing(text: str, size: int) -> None:
+    data = text.encode()
+
+    quick = head._read_quickly(data, 8 + len(data), 8 + len(data) + size)
+
+    if quick is not None:
+        (names, *columns), metadata = quick
+        (expected, *others), text_by_name = head._read_strictly(data, 8 + len(data), 8 + len(data) + size)
+        assert [list(names), *map(list, columns), metadata] == [list(expected), *map(list, others), text_by_name]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"format": "pt", "treaty": '{"a:b":[1,"\\u00e4"]}'}])
+def test_sound_files_are_read_by_columns(metadata: dict[str, str], tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {"a.b": np.ones((2, 3), np.float32), "ä:c": np.zeros((0, 2), np.int8), "d": np.array(1.5)}
+    library.save_file(arrays, tmp_path / "a.safetensors", metadata=metadata or None)
+    format.dump(tmp_path / "b.safetensors", arrays)
+
+    for path in tmp_path.iterdir():
+        data = path.read_bytes()
+        start = 8 + int.from_bytes(data[:8], "little")
+        assert head._read_quickly(data[8:start], start, len(data)) is not None
+
+
+@pytest.mark.parametrize("names", [[".x", "x"], ["x", ".x"], ["a.", "a.b"], ["..x", ".x", "x"]])
+def test_names_of_dots_and_nothing_are_keys_like_others(names: list[str], tmp_path: Path) -> None:
+    library.save_file({name: np.full(1, i) for i, name in enumerate(names)}, tmp_path / "a.safetensors")
+
+    tree, _ = format.load(tmp_path / "a.safetensors")
+
+    for i, name in enumerate(names):
+        node: Any = tree
+        for key in name.split("."):
+            node = node[key]
+        assert node == i

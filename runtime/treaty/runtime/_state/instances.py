@@ -35,7 +35,7 @@ def many(cls: type, values: Mapping[str, list[Any]], count: int) -> list[Any]:
         names = [str(attrs.fields_dict(cls)[name].alias) for name in values]
         rows = zip(*values.values(), strict=True) if values else repeat((), count)
         return [cls(**dict(zip(names, row, strict=True))) for row in rows]
-    with _collector_paused():  # it would look at each of them several times
+    with collector_paused():  # it would look at each of them several times
         made: list[Any] = list(map(object.__new__, repeat(cls, count)))
     for name, column in values.items():
         deque(map(_setter(cls, name), made, column), maxlen=0)  # the fastest loop Python has
@@ -52,7 +52,8 @@ def columns(cls: type) -> Callable[[Sequence[Any]], tuple[list[Any], ...]]:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
+    """While many objects are made of which none is garbage, looking for garbage takes longer than making them."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -20,14 +20,16 @@ from treaty.runtime._sharding.shard_files import (
     index_filename,
     shard_filename,
 )
+from treaty.runtime._state.instances import collector_paused
 from treaty.runtime.formats._msgpack_encode import host_array
-from treaty.runtime.formats._safetensors_header import MOST, parse, parse_json, render, view
+from treaty.runtime.formats._safetensors_header import MOST, parse, parse_json, render
 from treaty.runtime.formats._safetensors_names import NOTE, stored_as
 
 PathLike: TypeAlias = str | os.PathLike[str]
 _Tensors: TypeAlias = "dict[str, np.ndarray[Any, np.dtype[Any]]]"
 _SUFFIX: Final = ".safetensors"
 _TOTAL: Final = "total_size"
+_SMALL: Final = 4096  # bytes that are copied sooner than a view of them is made
 
 
 def write(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str], max_shard_bytes: int | None) -> None:
@@ -72,8 +74,9 @@ def under_prefix(prefix: str) -> list[Path]:
 
 
 def _write_file(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-    head, order = render({name: stored_as(one.dtype, one.shape) for name, one in tensors.items()}, metadata)
-    size = len(head) + sum(math.prod(one.shape) * one.dtype.itemsize for one in tensors.values())
+    with collector_paused():
+        head, order = render({name: stored_as(one.dtype, one.shape) for name, one in tensors.items()}, metadata)
+    size = len(head) + sum(one.nbytes for one in tensors.values())
     write_stream(path, _pieces(head, order, tensors), size)
 
 
@@ -81,6 +84,9 @@ def _pieces(head: bytes, order: list[str], tensors: Mapping[str, Any]) -> Iterat
     yield head
     for name in order:
         one = tensors[name]
+        if one.nbytes < _SMALL and not isinstance(one, LazyArray):
+            yield host_array(one).tobytes()
+            continue
         for piece in one.pieces() if isinstance(one, LazyArray) else [one]:
             yield host_array(piece).reshape(-1).view(np.uint8)
 
@@ -137,10 +143,10 @@ def _clear(prefix: str, keep: set[str]) -> None:
 def _read_file(path: Path) -> tuple[_Tensors, dict[str, str]]:
     data = map_file(path)
     try:
-        tensors, metadata, start = parse(data)
+        columns, metadata = parse(data)
     except CorruptCheckpointError as error:
         raise CorruptCheckpointError(f"{error} in {path}") from None
-    return {name: view(one, data, start) for name, one in tensors.items()}, metadata
+    return columns.views(data), metadata
 
 
 def _read_shards(path: Path) -> tuple[_Tensors, dict[str, str]]:

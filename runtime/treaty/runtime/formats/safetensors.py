@@ -7,6 +7,7 @@ from treaty.runtime._convert.keymap import to_fields, to_stored
 from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._state.arrays import check
 from treaty.runtime._state.explain import explain
+from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import Into, from_state_dict
 from treaty.runtime._state.trees import dotted, nest_dotted, on_host
@@ -80,10 +81,10 @@ def restore(
     """
     is_class = isinstance(cls, type) or hasattr(cls, "__origin__")
     codec = codec_of_class(cls) if is_class else codec_of_instance(cls)
-    tensors, metadata = files.read(path)
-    if keymap is None:
-        tree = nest(tensors, metadata, codec.schema)
-    else:
+    with collector_paused():
+        tensors, metadata = files.read(path)
+        tree = nest(tensors, metadata, codec.schema) if keymap is None else {}
+    if keymap is not None:
         named = dotted(nest(tensors, metadata, None)) if NOTE in metadata else tensors
         tree = on_host(to_fields(keymap, named, dims))
     return from_state_dict(cls, tree, dims=dims, into=into)
@@ -100,12 +101,14 @@ def dump(
     said = {"format": "pt", **(metadata or {})}  # the format's name for weights: without it some loaders refuse a file
     if not all(isinstance(text, str) for pair in said.items() for text in pair) or NOTE in said:
         raise TreatyError(f"expected metadata of text by name, and none at {NOTE!r}, got {metadata!r}")
-    named = flatten(tree)
+    with collector_paused():
+        named = flatten(tree)
     files.write(path, named.tensors, said if named.note is None else {**said, NOTE: named.note}, max_shard_bytes)
 
 
 def load(path: PathLike, *, schema: Schema | None = None) -> tuple[dict[str, Any], dict[str, str]]:
     """The state dict in a file or in shards, and the metadata. Names are split at dots, or where the schema has keys."""
-    tensors, metadata = files.read(path)
-    tree = nest(tensors, metadata, schema)
+    with collector_paused():
+        tensors, metadata = files.read(path)
+        tree = nest(tensors, metadata, schema)
     return tree, {name: text for name, text in metadata.items() if name != NOTE}
