@@ -1,7 +1,9 @@
 """Arrays that stay where they are stored until someone asks for them, whole or piece by piece."""
 
+import math
 import mmap
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -9,6 +11,9 @@ import numpy as np
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
+Start: TypeAlias = tuple[int, ...]
+
+BAND_BYTES: Final = 2**25  # of a stored array, read at a time; one more is being read
 PIECE_BYTES: Final = 2**23  # large enough for a disk, small enough to be held a few times over
 _LAG: Final = 2**25  # bytes that whoever passes over a file may still have to write
 
@@ -57,6 +62,66 @@ def in_parts(shape: tuple[int, ...], dtype: "np.dtype[Any]", parts: Callable[[],
         return whole
 
     return LazyArray(shape, dtype, read, parts)
+
+
+def bands(
+    shape: Sequence[int], chunks: Sequence[int], itemsize: int, limit: int | None = None
+) -> Iterator[tuple[Start, tuple[int, ...]]]:
+    """Boxes (first element, shape) that cover an array in C order: whole chunks, or less where these exceed `limit`."""
+    if not shape:
+        yield (), ()
+        return
+    row = math.prod(shape[1:]) * itemsize
+    rows = max(1, chunks[0] if limit is None else min(chunks[0], limit // max(row, 1)))
+    if len(shape) > 1 and rows == 1:
+        for index in range(shape[0]):
+            for start, box in bands(shape[1:], chunks[1:], itemsize, limit):
+                yield (index, *start), (1, *box)
+        return
+    for first in range(0, shape[0], rows):
+        yield (first, *(0 for _ in shape[1:])), (min(rows, shape[0] - first), *shape[1:])
+
+
+def by_bands(array: LazyArray, chunks: Sequence[int]) -> Iterator[tuple[Start, HostArray]]:
+    """An array box by box, each of whole chunks, without ever holding more than these."""
+    given = array.pieces()
+    piece: HostArray = np.empty(0, array.dtype)
+    for start, box in bands(array.shape, chunks, array.dtype.itemsize):
+        size = math.prod(box)
+        piece = next(given) if not piece.size and size else piece
+        if piece.size >= size:
+            yield start, piece[:size].reshape(box)
+            piece = piece[size:]
+            continue
+        whole, at = np.empty(size, array.dtype), 0
+        while at < size:
+            piece = piece if piece.size else next(given)
+            count = min(size - at, piece.size)
+            whole[at : at + count] = piece[:count]
+            piece, at = piece[count:], at + count
+        yield start, whole.reshape(box)
+    for _ in given:  # what watches the pieces learns that this was the last
+        pass
+
+
+def read_by_bands(
+    shape: tuple[int, ...],
+    dtype: "np.dtype[Any]",
+    chunks: Sequence[int],
+    begin: Callable[[Start, HostArray], Callable[[], object]],
+) -> Iterator[HostArray]:
+    """The parts of a stored array. `begin` starts to fill memory from an element on; what it gives waits for the end."""
+    ahead: deque[tuple[HostArray, Callable[[], object]]] = deque()
+    for start, box in bands(shape, chunks, dtype.itemsize, BAND_BYTES):
+        memory = np.empty(box, dtype)
+        ahead.append((memory, begin(start, memory)))
+        if len(ahead) > 1:
+            done, wait = ahead.popleft()
+            wait()
+            yield done.reshape(-1)
+    for done, wait in ahead:
+        wait()
+        yield done.reshape(-1)
 
 
 def pieces(array: HostArray) -> Iterator[HostArray]:

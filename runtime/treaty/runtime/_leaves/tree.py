@@ -1,11 +1,13 @@
 """State dicts in eformer's layout, one leaf at a time: for conversion, which needs neither devices nor a manager."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import tensorstore as ts
+
 from treaty.runtime._errors import CorruptCheckpointError, LeafError, show_keys
-from treaty.runtime._lazy import LazyArray
+from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
 from treaty.runtime._leaves.index import Entry, Index, check_places
 from treaty.runtime._leaves.kinds import from_array, to_array
 from treaty.runtime._leaves.load import nested
@@ -72,8 +74,22 @@ def _leaf(entry: Entry, store: Any) -> Any:
         with naming(entry):
             return Reading(store).result()
 
+    def begin(start: Start, memory: HostArray) -> Callable[[], object]:
+        box = tuple(slice(first, first + size) for first, size in zip(start, memory.shape, strict=True))
+        reading = ts.array(memory).write(store[box][ts.d[:].translate_to[0]] if box else store)
+
+        def wait() -> None:
+            with naming(entry):
+                reading.result()
+
+        return wait
+
+    def parts() -> Iterator[HostArray]:
+        chunks = store.chunk_layout.read_chunk.shape
+        return read_by_bands(tuple(store.shape), store.dtype.numpy_dtype, chunks, begin)
+
     if entry.leaf in ("jax", "numpy"):
-        return LazyArray(tuple(store.shape), store.dtype.numpy_dtype, read)
+        return LazyArray(tuple(store.shape), store.dtype.numpy_dtype, read, parts)
     if entry.leaf.startswith("key:"):
         return {"impl": entry.leaf.removeprefix("key:"), "data": LazyArray(entry.shape, store.dtype.numpy_dtype, read)}
     return from_array(entry, read())

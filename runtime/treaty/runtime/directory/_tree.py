@@ -1,11 +1,12 @@
 """State dicts in directories, for conversion: read without a class, and written with any schema or with none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from treaty.runtime._lazy import LazyArray
+from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._memory import aligned
 from treaty.runtime.directory._places import PathLike, Place, place_of
@@ -59,7 +60,15 @@ def _tree(place: Place, manifest: Manifest) -> dict[str, Any]:
             reader.arrays({number: [Part((0,) * len(leaf.shape), memory)]})
             return memory
 
-        return LazyArray(leaf.shape, dtype, read)
+        def parts() -> Iterator[HostArray]:
+            with ThreadPoolExecutor(1) as ahead:
+
+                def begin(start: Start, memory: HostArray) -> Callable[[], object]:
+                    return ahead.submit(reader.arrays, {number: [Part(start, memory)]}).result
+
+                yield from read_by_bands(leaf.shape, dtype, leaf.chunks, begin)
+
+        return LazyArray(leaf.shape, dtype, read, None if leaf.file is not None else parts)
 
     leaves = enumerate(manifest.leaves)
     found = nest([(leaf.path, values[i] if leaf.dtype is None else array(i, leaf)) for i, leaf in leaves])

@@ -2,13 +2,16 @@
 
 import json
 import secrets
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
 import numpy as np
 import tensorstore as ts
+from attrs import evolve
 
 from treaty.runtime._errors import show_keys
+from treaty.runtime._lazy import LazyArray, by_bands
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import Start, array_metadata, chunk_name, chunk_number, metadata_files
 from treaty.runtime.directory._manifest import File, Leaf, Manifest
@@ -103,7 +106,8 @@ def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, 
             leaf = plan.leaves[piece.leaf]
             if piece.leaf not in stores:
                 stores[piece.leaf] = _array_store(place, data, piece.leaf, leaf)
-            _write_piece(stores[piece.leaf], leaf, piece, writes, sums.setdefault(piece.leaf, {}))
+            for part in _parts(piece, leaf):
+                _write_piece(stores[piece.leaf], leaf, part, writes, sums.setdefault(piece.leaf, {}))
         if team.index != 0:
             content = json.dumps(sums).encode()
             writes.add(kvstore.write(_part(team.index), content), _part(team.index), len(content), "its checksums")
@@ -112,6 +116,15 @@ def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, 
             for name, content in metadata_files(plan.leaves):
                 writes.add(kvstore.write(name, content), name, len(content), name)
     return sums, files
+
+
+def _parts(piece: Piece, leaf: Leaf) -> Iterator[Piece]:
+    """A lazy array passes chunk by chunk."""
+    if not isinstance(piece.source, LazyArray):
+        yield piece
+        return
+    for start, part in by_bands(piece.source, leaf.chunks):
+        yield evolve(piece, start=start, source=part)
 
 
 def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: Writes, sums: dict[int, str]) -> None:

@@ -6,7 +6,7 @@ Before 0.5 small leaves could be in the file `checkpoint`, and before 0.4 that w
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from attrs import frozen
 
 from treaty.runtime._convert.lazy_restore import MaybeScalar, StoredScalar
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_keys
-from treaty.runtime._lazy import LazyArray
+from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
 from treaty.runtime._stored_sizes import bad_chunks, fits_in_memory
 from treaty.runtime.directory._memory import aligned
 from treaty.runtime.formats._orbax_aggregate import AGGREGATE, read_aggregate, stored_elsewhere
@@ -189,7 +189,12 @@ def _array(entry: _Entry, store: Any, impl: Any) -> Any:
         reading = store.read()
         return StoredScalar(shape, dtype, lambda: _result(reading, entry.path))
     lazy = MaybeScalar if entry.kind == _UNKNOWN and not shape else LazyArray
-    array = lazy(shape, dtype, lambda: _read(store, shape, dtype, entry.path))
+    array = lazy(
+        shape,
+        dtype,
+        lambda: _read(store, shape, dtype, entry.path),
+        lambda: read_by_bands(shape, dtype, store.chunk_layout.read_chunk.shape, _reader(store, entry.path)),
+    )
     if impl is None:
         return array
     if type(impl) is not str or impl not in KEY_IMPLS or dtype != np.uint32 or shape[-1:] != (KEY_IMPLS[impl],):
@@ -207,6 +212,15 @@ def _read(store: Any, shape: tuple[int, ...], dtype: Any, path: tuple[str, ...])
     out = aligned(shape, dtype)
     _result(ts.array(out).write(store), path)
     return out
+
+
+def _reader(store: Any, path: tuple[str, ...]) -> Callable[[Start, HostArray], Callable[[], object]]:
+    def begin(start: Start, memory: HostArray) -> Callable[[], object]:
+        box = tuple(slice(first, first + size) for first, size in zip(start, memory.shape, strict=True))
+        reading = ts.array(memory).write(store[box][ts.d[:].translate_to[0]] if box else store)
+        return lambda: _result(reading, path)
+
+    return begin
 
 
 def _result(future: Any, path: tuple[str, ...]) -> Any:
