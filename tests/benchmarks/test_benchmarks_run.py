@@ -44,6 +44,8 @@ CASES = {
         "orbax -> safetensors, 0 MiB",
         "between files, peak extra memory",
         "from and to TensorStore, peak extra memory",
+        "one array, between files, peak extra memory",
+        "one array, from and to TensorStore, peak extra memory",
     ],
     "bytes": [
         *(f"to_bytes, 20 leaves, 0 MiB: {name}" for name in ("flax", "safetensors", "pickle", "np.savez", "join")),

@@ -18,6 +18,7 @@ import optax
 import orbax.checkpoint as ocp
 import orbax.checkpoint.experimental.v1 as ocp_v1
 import pytest
+import tensorstore as ts
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import BFloat16, Float32, Int32, Key
@@ -312,17 +313,12 @@ def test_many_small_arrays_share_files(tmp_path: Path) -> None:
     assert_same(orbax.read_tree(tmp_path / "written"), value)
 
 
-def test_a_large_array_is_stored_in_parts_with_checksums(tmp_path: Path) -> None:
+def test_a_large_array_is_stored_in_parts(tmp_path: Path) -> None:
     value = np.arange(5 * 2**22, dtype=np.float32).reshape(5, 2**11, 2**11)
     orbax.write(tmp_path / "written", {"w": value})
     assert_same(ocp.PyTreeCheckpointer().restore(tmp_path / "written"), {"w": value})
-    for file in (tmp_path / "written" / "d").iterdir():
-        damaged = bytearray(file.read_bytes())
-        if len(damaged) > 2**20:
-            damaged[len(damaged) // 2] ^= 1
-            file.write_bytes(damaged)
-    with pytest.raises(CorruptCheckpointError, match=r"at \$\.w: "):
-        orbax.read_tree(tmp_path / "written")["w"].read()
+    spec = {"driver": "zarr3", "kvstore": {"driver": "ocdbt", "base": f"file://{tmp_path}/written/", "path": "w/"}}
+    assert ts.open(spec).result().chunk_layout.read_chunk.shape == (1, 2**11, 2**11)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +18,16 @@ import tensorstore as ts
 
 from treaty.runtime._errors import InvalidArgumentError, show_path
 from treaty.runtime._files import sync_directory
+from treaty.runtime._lazy import LazyArray, Start, by_bands
 from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, STEP_METADATA, TEMPORARY
 from treaty.runtime.formats._orbax_read import ARRAY_METADATA, FAILURES, KEY_IMPL, STRINGS
 from treaty.runtime.formats._orbax_tree import Leaf
 from treaty.schema import TreatyError
 
-_CHUNK: Final = 32 * 2**20  # bytes of an array that are stored, and can be read, as one
-_BATCH: Final = 64 * 2**20  # bytes that are held until their commit
+_CHUNK: Final = 16 * 2**20  # bytes of an array that are stored, and can be read, as one
+_SMALL: Final = 2**20  # bytes below which arrays share a commit
+_BATCH: Final = 64 * 2**20  # bytes that are being written, or wait for their commit
+_THREADS: Final = 8
 _HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler"
 
 
@@ -47,8 +52,7 @@ def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
         _write_json(temporary / METADATA, _metadata(leaves))
         _write_json(temporary / STEP_METADATA, _step_metadata(started))
         _write(temporary / COMMITTED, f"Checkpoint commit was successful to {path}".encode())
-        for directory, _, _ in os.walk(temporary):
-            sync_directory(Path(directory))
+        _sync(temporary)
         temporary.rename(place)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -57,29 +61,84 @@ def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
 
 
 def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
-    """In batches that are one commit of OCDBT each; an array larger than one is written alone, chunk by chunk."""
-    context = ts.Context({"cache_pool": {"total_bytes_limit": 0}})
+    """Small arrays share a commit of OCDBT; large ones pass chunk by chunk, a few of them at a time."""
+    # Each file is synced by us, once, before the item takes its place, and not with every write.
+    context = ts.Context({"cache_pool": {"total_bytes_limit": 0}, "file_io_sync": False})
     base = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory.absolute()}/"}}
-    batch, held = ts.Transaction(), 0
-    for leaf in leaves:
-        array = _host(leaf)
-        spec = _spec(base, leaf, array)
-        try:
-            if array.nbytes > _BATCH:
-                large = ts.open(spec, create=True, context=context).result()
-                large.write(array, can_reference_source_data_indefinitely=True).result()
+    small, writes = ts.Transaction(), _Writes()
+    held = 0
+    try:
+        for leaf in leaves:
+            spec = _spec(base, leaf)
+            if leaf.value.nbytes < _SMALL:
+                store = _opened(spec, leaf, context, small)
+                writes.wait_for(store.write(_host(leaf.value, leaf)), leaf)
+                held += leaf.value.nbytes
+                if held > _BATCH:
+                    _commit(small)
+                    small, held = ts.Transaction(), 0
                 continue
-            held += array.nbytes
-            if held > _BATCH:
-                _commit(batch)
-                batch, held = ts.Transaction(), array.nbytes
-            small = ts.open(spec, create=True, context=context, transaction=batch).result()
-            small.write(array).result()
+            store = _opened(spec, leaf, context, None)
+            for start, part in _parts(leaf):
+                box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
+                writes.add(store[box].write(part, can_reference_source_data_indefinitely=True), part.nbytes, leaf)
+        _commit(small)
+    finally:
+        writes.wait()
+    writes.raise_first()
+
+
+class _Writes:
+    """Writes under way, few enough to bound memory."""
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[Any, int, Leaf]] = deque()
+        self._error: TreatyError | None = None
+
+    def add(self, future: Any, size: int, leaf: Leaf) -> None:
+        self._pending.append((future, size, leaf))
+        while sum(size for _, size, _ in self._pending) > _BATCH:
+            self._first()
+        self.raise_first()
+
+    def wait(self) -> None:
+        while self._pending:
+            self._first()
+
+    def wait_for(self, future: Any, leaf: Leaf) -> None:
+        self._pending.append((future, 0, leaf))
+        self.wait()
+        self.raise_first()
+
+    def raise_first(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _first(self) -> None:
+        future, _, leaf = self._pending.popleft()
+        try:
+            future.result()
         except FAILURES as error:
-            raise TreatyError(
-                f"expected to write {array.dtype}{list(array.shape)}, got {error} at {show_path(leaf.path)}"
-            ) from error
-    _commit(batch)
+            self._error = self._error or _failure(leaf, error)
+
+
+def _opened(spec: dict[str, Any], leaf: Leaf, context: Any, transaction: Any) -> Any:
+    try:
+        return ts.open(spec, create=True, context=context, transaction=transaction).result()
+    except FAILURES as error:
+        raise _failure(leaf, error) from error
+
+
+def _parts(leaf: Leaf) -> Iterator[tuple[Start, Any]]:
+    if isinstance(leaf.value, LazyArray):
+        yield from ((start, _host(part, leaf)) for start, part in by_bands(leaf.value, _chunk(leaf.value)))
+    else:
+        yield (0,) * leaf.value.ndim, _host(leaf.value, leaf)
+
+
+def _failure(leaf: Leaf, error: Exception) -> TreatyError:
+    what = f"{leaf.value.dtype}{list(leaf.value.shape)}"
+    return TreatyError(f"expected to write {what}, got {error} at {show_path(leaf.path)}")
 
 
 def _commit(batch: Any) -> None:
@@ -89,25 +148,36 @@ def _commit(batch: Any) -> None:
         raise TreatyError(f"expected to write arrays, got {error}") from error
 
 
-def _spec(base: dict[str, Any], leaf: Leaf, array: Any) -> dict[str, Any]:
+def _sync(directory: Path) -> None:
+    """Files by several threads, since each waits for the disk; then the directories that name them."""
+    found = [(Path(folder), names) for folder, _, names in os.walk(directory)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(sync_directory, [folder / name for folder, names in found for name in names]):
+            pass
+    for folder, _ in reversed(found):
+        sync_directory(folder)
+
+
+def _spec(base: dict[str, Any], leaf: Leaf) -> dict[str, Any]:
+    array = leaf.value
     return {
         "driver": "zarr3",
         "kvstore": {**base, "path": f"{leaf.name}/"},
         "metadata": {
             "shape": array.shape,
-            "data_type": ts.dtype(array.dtype).name,
+            "data_type": ts.dtype(array.dtype.newbyteorder("=")).name,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": _chunk(array)}},
-            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+            # No crc32c, which copies every chunk: Orbax's own files have none either.
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
         },
         "store_data_equal_to_fill_value": True,
     }
 
 
-def _host(leaf: Leaf) -> Any:
-    value = leaf.value
+def _host(value: Any, leaf: Leaf) -> Any:
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         raise InvalidArgumentError(f"expected an array of this process, got one of several at {show_path(leaf.path)}")
-    array = np.asarray(value if isinstance(value, (jax.Array, np.ndarray, np.generic)) else value.read())
+    array = np.asarray(value)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -183,7 +253,4 @@ def _write_json(path: Path, data: object) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_bytes(data)  # synced with all the rest

@@ -76,6 +76,6 @@ def write(path: _PathLike, state: object, *, cls: Any = None) -> None:
     """Write an instance, or a tree of dicts, lists, tuples, arrays and Python values, as an item for Orbax.
 
     `path` must be free; it is there as a whole or not at all. With `cls` a state dict is checked, and its sequences are
-    sequences to Orbax too. Every chunk has a checksum, which Orbax verifies when it reads.
+    sequences to Orbax too.
     """
     write_item(Path(path), leaves_of(state, cls))
