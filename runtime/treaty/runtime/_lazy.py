@@ -13,7 +13,7 @@ HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 Start: TypeAlias = tuple[int, ...]
 
-BAND_BYTES: Final = 2**25  # of a stored array, read at a time; one more is being read
+_AHEAD: Final = 2**25  # bytes of a stored array that are worth reading while others are written
 PIECE_BYTES: Final = 2**23  # large enough for a disk, small enough to be held a few times over
 _LAG: Final = 2**25  # bytes that whoever passes over a file may still have to write
 
@@ -64,18 +64,25 @@ def in_parts(shape: tuple[int, ...], dtype: "np.dtype[Any]", parts: Callable[[],
     return LazyArray(shape, dtype, read, parts)
 
 
-def bands(
-    shape: Sequence[int], chunks: Sequence[int], itemsize: int, limit: int | None = None
-) -> Iterator[tuple[Start, tuple[int, ...]]]:
-    """Boxes (first element, shape) that cover an array in C order: whole chunks, or less where these exceed `limit`."""
+def chunk_of(shape: Sequence[int], itemsize: int, limit: int) -> list[int]:
+    """As many whole rows as fit into so many bytes; of larger rows one at a time, in parts."""
+    chunk = []
+    inner = math.prod(shape) * itemsize
+    for size in shape:
+        inner //= max(size, 1)
+        chunk.append(max(1, min(size, limit // max(inner, 1))))
+    return chunk
+
+
+def bands(shape: Sequence[int], chunks: Sequence[int]) -> Iterator[tuple[Start, tuple[int, ...]]]:
+    """Boxes (first element, shape) of whole chunks, as few as can be, that cover an array in C order."""
     if not shape:
         yield (), ()
         return
-    row = math.prod(shape[1:]) * itemsize
-    rows = max(1, chunks[0] if limit is None else min(chunks[0], limit // max(row, 1)))
+    rows = max(1, chunks[0])
     if len(shape) > 1 and rows == 1:
         for index in range(shape[0]):
-            for start, box in bands(shape[1:], chunks[1:], itemsize, limit):
+            for start, box in bands(shape[1:], chunks[1:]):
                 yield (index, *start), (1, *box)
         return
     for first in range(0, shape[0], rows):
@@ -86,7 +93,7 @@ def by_bands(array: LazyArray, chunks: Sequence[int]) -> Iterator[tuple[Start, H
     """An array box by box, each of whole chunks, without ever holding more than these."""
     given = array.pieces()
     piece: HostArray = np.empty(0, array.dtype)
-    for start, box in bands(array.shape, chunks, array.dtype.itemsize):
+    for start, box in bands(array.shape, chunks):
         size = math.prod(box)
         piece = next(given) if not piece.size and size else piece
         if piece.size >= size:
@@ -112,10 +119,10 @@ def read_by_bands(
 ) -> Iterator[HostArray]:
     """The parts of a stored array. `begin` starts to fill memory from an element on; what it gives waits for the end."""
     ahead: deque[tuple[HostArray, Callable[[], object]]] = deque()
-    for start, box in bands(shape, chunks, dtype.itemsize, BAND_BYTES):
+    for start, box in bands(shape, chunks):
         memory = np.empty(box, dtype)
         ahead.append((memory, begin(start, memory)))
-        if len(ahead) > 1:
+        while len(ahead) > (memory.nbytes <= _AHEAD):
             done, wait = ahead.popleft()
             wait()
             yield done.reshape(-1)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import tensorstore as ts
 
 from treaty.runtime._errors import CorruptCheckpointError, LeafError, show_keys
-from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
+from treaty.runtime._lazy import HostArray, LazyArray, Start, by_bands, chunk_of, read_by_bands
 from treaty.runtime._leaves.index import Entry, Index, check_places
 from treaty.runtime._leaves.kinds import from_array, to_array
 from treaty.runtime._leaves.load import nested
@@ -16,6 +16,7 @@ from treaty.runtime._leaves.read import Reading
 from treaty.runtime._leaves.store import Store, naming
 from treaty.runtime._state.trees import flatten
 
+_CHUNK: Final = 2**24  # bytes of an array that are stored as one
 _HELD: Final = 2**23  # bytes that are read before they are written
 
 
@@ -46,6 +47,9 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
     store.make()
     batch: list[tuple[Entry, Any]] = []
     for entry, array in stored:
+        if isinstance(array, LazyArray) and array.nbytes > _CHUNK:
+            _write_in_chunks(store, entry, array)
+            continue
         batch.append((entry, array))
         if sum(one.nbytes for _, one in batch) >= _HELD:
             _write(store, batch)
@@ -62,6 +66,19 @@ def _write(store: Store, batch: list[tuple[Entry, Any]]) -> None:
         store.write([entry for entry, _ in batch], arrays)
     except (ValueError, NotImplementedError) as error:
         raise LeafError(f"expected to write {batch[0][0]} and {len(batch) - 1} more, got {error}") from error
+
+
+def _write_in_chunks(store: Store, entry: Entry, array: LazyArray) -> None:
+    """Chunk by chunk; eformer stores arrays of one device as one chunk, and reads either."""
+    chunks = chunk_of(array.shape, array.dtype.itemsize, _CHUNK)
+    metadata = {"shape": entry.shape, "chunks": chunks, "compressor": {"id": "zstd"}}
+    try:
+        target = ts.open({**store.spec(entry), "dtype": entry.dtype, "metadata": metadata}, create=True).result()
+        for start, part in by_bands(array, chunks):
+            box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
+            target[box].write(part).result()
+    except (ValueError, NotImplementedError) as error:
+        raise LeafError(f"expected to write {entry}, got {error}") from error
 
 
 def _section(store: Store, entries: tuple[Entry, ...]) -> Any:

@@ -19,7 +19,7 @@ from treaty.runtime.directory._places import Place
 from treaty.runtime.directory._plan import Pack, Piece, Plan, on_host
 from treaty.runtime.directory._processes import Team
 from treaty.runtime.directory._remote import context, wait_for
-from treaty.runtime.directory._writes import Writes
+from treaty.runtime.directory._writes import IN_FLIGHT, Writes
 from treaty.runtime.formats import msgpack
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
@@ -98,9 +98,10 @@ def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorS
 
 def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, tuple[File, ...]]:
     kvstore = _inside(place, data)
+    is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
     sums: _Sums = {}
     files: tuple[File, ...] = ()
-    with Writes(place, data) as writes:
+    with Writes(place, data, IN_FLIGHT // 2 if is_lazy else IN_FLIGHT) as writes:
         stores: dict[int, ts.TensorStore] = {}
         for piece in plan.pieces:
             leaf = plan.leaves[piece.leaf]

@@ -20,7 +20,8 @@ THREADS: Final = 8
 class Writes:
     """A context manager; when it ends well, all files, and the directories they are in, last through a power cut."""
 
-    def __init__(self, place: Place, data: str) -> None:
+    def __init__(self, place: Place, data: str, limit: int = IN_FLIGHT) -> None:
+        self._limit = limit
         self._place = place
         self._data = data
         self._folders: set[str] = set()
@@ -42,7 +43,7 @@ class Writes:
     def add(self, future: Any, name: str, size: int, what: str) -> None:
         """Take over the write of a file; waits while too much is under way."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= IN_FLIGHT)
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= self._limit)
             self._bytes += size
         self._folders.add(os.path.dirname(name))
         self._workers.add(partial(self._finish, future, name, size, what))

@@ -18,7 +18,7 @@ import tensorstore as ts
 
 from treaty.runtime._errors import InvalidArgumentError, show_path
 from treaty.runtime._files import sync_directory
-from treaty.runtime._lazy import LazyArray, Start, by_bands
+from treaty.runtime._lazy import LazyArray, Start, by_bands, chunk_of
 from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, STEP_METADATA, TEMPORARY
 from treaty.runtime.formats._orbax_read import ARRAY_METADATA, FAILURES, KEY_IMPL, STRINGS
 from treaty.runtime.formats._orbax_tree import Leaf
@@ -182,13 +182,7 @@ def _host(value: Any, leaf: Leaf) -> Any:
 
 
 def _chunk(array: Any) -> list[int]:
-    """As many whole rows as fit; of larger rows one at a time, in parts."""
-    chunk = []
-    inner = array.nbytes
-    for size in array.shape:
-        inner //= max(size, 1)
-        chunk.append(max(1, min(size, _CHUNK // max(inner, 1))))
-    return chunk
+    return chunk_of(array.shape, array.dtype.itemsize, _CHUNK)
 
 
 def _metadata(leaves: Sequence[Leaf]) -> dict[str, Any]:
