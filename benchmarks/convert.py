@@ -81,7 +81,7 @@ def _clear(folder: Path) -> None:
 
 
 def _memory(folder: Path, what: str, ways: Sequence[tuple[str, str, str | None]]) -> Row:
-    """The peak of a process that does nothing else."""
+    """The highest peak of some conversions, one after the other, in a process that does nothing else."""
     arguments = [part or "" for way in ways for part in way]
     command = [sys.executable, "-c", _PEAK, *arguments]
     path = {"PYTHONPATH": str(Path(__file__).parents[1])}
@@ -107,5 +107,5 @@ import tensorstore
 from benchmarks.harness import peak_of
 from treaty.runtime._convert.convert import convert
 steps = list(zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]))
-print(peak_of(lambda: [convert(source, destination, to_format=to or None, replace=True) for source, destination, to in steps]))
+print(max(peak_of(lambda: convert(*step[:2], to_format=step[2] or None, replace=True)) for step in steps))
 """

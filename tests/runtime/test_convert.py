@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -415,6 +416,12 @@ import tensorstore
 steps = list(zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]))
 print(peak_of(lambda: [c.convert(source, destination, to_format=to) for source, destination, to in steps]) // 2**20)
 """
+MEMORY_OF_EACH = (
+    MEMORY.replace("print(", "#")
+    + """
+print(max(peak_of(lambda: c.convert(source, destination, to_format=to)) for source, destination, to in steps) // 2**20)
+"""
+)
 ROOT = Path(__file__).parents[2]
 
 
@@ -441,6 +448,55 @@ def test_memory_does_not_grow_with_the_checkpoint(
 
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < limit
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's count of a process's memory")
+def test_memory_does_not_grow_with_one_array(tmp_path: Path) -> None:
+    """Of 320 MiB, and through every format that TensorStore stores."""
+    array = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.float32, (80 * 1024, 1024))
+    msgpack.write_file(tmp_path / "a.msgpack", {"a": array})
+    chain = ("a.msgpack", "o", "orbax", "o", "t", "treaty", "t", "e", "eformer", "e", "b.safetensors", "safetensors")
+
+    command = [sys.executable, "-c", MEMORY_OF_EACH, *chain]
+    roots = os.pathsep.join(str(ROOT / one) for one in ("", "schema", "generator", "generated", "runtime"))
+    environment = {**os.environ, "PYTHONPATH": roots}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 240
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 3 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(folder)]
+    if not hasattr(os, "geteuid") or os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
+        pytest.skip("needs root, to mount a disk that is small")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("to", NAMES)
+def test_a_disk_without_room_is_left_as_it_was(to: str, old: bool, small_disk: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    tree = {str(i): random.integers(0, 256, 2**20, np.uint8) for i in range(4)}
+    msgpack.write_file(tmp_path / "large.msgpack", tree)
+    msgpack.write_file(tmp_path / "small.msgpack", {"a": np.ones(3)})
+    place = small_disk / NAMES[to]
+    directory = to if to in ("orbax", "eformer", "treaty") else None
+    if old:
+        convert(tmp_path / "small.msgpack", place, to_format=directory)
+    before = {file: file.read_bytes() for file in sorted(small_disk.rglob("*")) if file.is_file()}
+
+    shards = 2**20 if to == "sharded" else None
+    with pytest.raises((OSError, TreatyError), match=r"No space left|RESOURCE_EXHAUSTED|UNKNOWN|write"):
+        convert(tmp_path / "large.msgpack", place, to_format=directory, max_shard_bytes=shards, replace=old)
+
+    assert {file: file.read_bytes() for file in sorted(small_disk.rglob("*")) if file.is_file()} == before
+    assert [name for name in os.listdir(small_disk) if name.startswith(".")] == []
 
 
 def run(*arguments: str) -> tuple[int, str]:

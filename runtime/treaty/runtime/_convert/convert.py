@@ -15,7 +15,7 @@ from treaty.runtime._convert.keymap import to_fields, to_stored
 from treaty.runtime._convert.places import check_place, place_of, take_place, workspace
 from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
-from treaty.runtime._lazy import HostArray, LazyArray
+from treaty.runtime._lazy import HostArray, LazyArray, give_back_memory
 from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
@@ -83,7 +83,9 @@ def convert(
         with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance, ThreadPoolExecutor(1) as pool:
             passed = _Passed(advance, pool)
             formats.FORMATS[to].write(written, passed.watch(tree), options)
+            give_back_memory()
             check_equal(tree, formats.read(written, to, folder, written_as).tree, passed)
+        give_back_memory()
         take_place(folder, written, place, to, replace)
     return Converted(name, to, sum(1 for _ in flatten(tree)), nbytes_of(tree))
 

@@ -101,7 +101,7 @@ def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, 
     is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
     sums: _Sums = {}
     files: tuple[File, ...] = ()
-    with Writes(place, data, IN_FLIGHT // 2 if is_lazy else IN_FLIGHT) as writes:
+    with Writes(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT) as writes:
         stores: dict[int, ts.TensorStore] = {}
         for piece in plan.pieces:
             leaf = plan.leaves[piece.leaf]
