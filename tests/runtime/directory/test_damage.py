@@ -1,6 +1,7 @@
 """Damage of any kind is found, named, and nothing is returned."""
 
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,10 +9,13 @@ import numpy as np
 import pytest
 from jaxtyping import Float32
 
-from tests.runtime.directory.states import Train, bits, files_of, train
+from tests.runtime.directory.states import Linear, Train, bits, files_of, linear, train
 from treaty.generator import load
 from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError
 from treaty.runtime.directory import inspect, restore, save, verify
+from treaty.runtime.directory._manifest import parse
+from treaty.runtime.directory._places import committed, place_of
+from treaty.runtime.directory._remote import Remote
 from treaty.schema import TreatyError, state
 
 
@@ -137,6 +141,34 @@ def test_what_is_whole_can_be_restored_from_a_damaged_checkpoint(checkpoint: Pat
     _flip(chunk_of(checkpoint, "params.embed"))
     block = train(1).params.blocks[1]
     assert bits(restore(checkpoint, type(block), at="params.blocks[1]")) == bits(block)
+
+
+@pytest.mark.usefixtures("fine_layout")
+@pytest.mark.parametrize("rows", [2**34, 2**40, 2**58])
+@pytest.mark.parametrize("what", ["chunk", "file"])
+@pytest.mark.parametrize("url", [False, True])
+def test_a_forged_size_takes_no_memory(url: bool, what: str, rows: int, tmp_path: Path) -> None:
+    path = f"memory://forged/{what}{rows}" if url else str(tmp_path / "a")
+    save(path, linear(16, 8))
+    place = place_of(path)
+    found = parse(committed(place), "")
+    if what == "chunk":
+        leaves = [leaf._replace(shape=(rows, 8), chunks=(rows, 8), checksums=("0" * 16,)) for leaf in found.leaves[:1]]
+        forged = found._replace(leaves=(*leaves, *found.leaves[1:]))
+    else:
+        forged = found._replace(files=tuple(file._replace(size=rows) for file in found.files))
+    if isinstance(place, Remote):
+        place._store.write("treaty.json", forged.to_bytes()).result()
+    else:
+        (tmp_path / "a" / "treaty.json").write_bytes(forged.to_bytes())
+    tracemalloc.start()
+    try:
+        for look in (verify, lambda path: restore(path, Linear)):
+            with pytest.raises(TreatyError):
+                look(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24 or url  # there memory is taken, but not touched
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_data_of_another_checkpoint_is_not_taken_for_its_own(checkpoint: Path, tmp_path: Path) -> None:

@@ -138,7 +138,28 @@ def test_metadata_and_dims_are_kept(tmp_path: Path) -> None:
     assert found.nbytes == sum(leaf.nbytes for leaf in found.leaves) > 0
 
 
-@pytest.mark.parametrize("metadata", [{"a": (1, 2)}, {1: 2}, {"a": object()}, {"a": float("nan")}])
+_deep: list[Any] = []
+for _ in range(100_000):
+    _deep = [_deep]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"a": (1, 2)},
+        {1: 2},
+        {"a": object()},
+        {"a": float("nan")},
+        {"a": np.float32(1)},
+        {"a": b"bytes"},
+        {"a": 10**5000},
+        {"a": _deep},
+        [("a", 1)],
+        7,
+        "text",
+    ],
+    ids=lambda metadata: str(metadata)[:20] if type(metadata) is not dict else "",
+)
 def test_metadata_that_json_would_change_is_refused(metadata: Any, tmp_path: Path) -> None:
     with pytest.raises(TreatyError, match="metadata: expected what JSON"):
         save(tmp_path / "a", train(), metadata=metadata)
