@@ -318,7 +318,7 @@ def test_a_large_array_is_stored_in_parts(tmp_path: Path) -> None:
     orbax.write(tmp_path / "written", {"w": value})
     assert_same(ocp.PyTreeCheckpointer().restore(tmp_path / "written"), {"w": value})
     spec = {"driver": "zarr3", "kvstore": {"driver": "ocdbt", "base": f"file://{tmp_path}/written/", "path": "w/"}}
-    assert ts.open(spec).result().chunk_layout.read_chunk.shape == (1, 2**11, 2**11)
+    assert ts.open(spec).result().chunk_layout.read_chunk.shape == (1, 2**10, 2**11)
 
 
 @pytest.mark.parametrize(

@@ -85,18 +85,31 @@ def write_stream(path: str | os.PathLike[str], pieces: Iterable[Any], size: int)
     with replacing(path) as descriptor:
         _reserve(descriptor, size)
         batch: list[Any] = []
-        held = written = started = 0
+        behind = WriteBehind(descriptor)
+        held = written = 0
         for piece in _spread(pieces):
             batch.append(piece)
             held += _length(piece)
             if len(batch) == _BUFFERS or held >= _HELD:
                 _write_all(descriptor, batch)
                 batch, held, written = [], 0, written + held
-                if written - started >= _STARTED:
-                    start_writing(descriptor, started, written - started)
-                    started = written
+                behind.reached(written)
         if batch:
             _write_all(descriptor, batch)
+
+
+class WriteBehind:
+    """Lets the disk begin while a file is still being written."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._started = 0
+
+    def reached(self, written: int) -> None:
+        """So many bytes of the file are there."""
+        if written - self._started >= _STARTED:
+            start_writing(self._descriptor, self._started, written - self._started)
+            self._started = written
 
 
 def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":

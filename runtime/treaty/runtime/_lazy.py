@@ -1,16 +1,15 @@
 """Arrays that stay where they are stored until someone asks for them, whole or piece by piece."""
 
-import ctypes
 import math
 import mmap
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import attrs
 import numpy as np
+
+from treaty.runtime._memory import aligned
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -18,8 +17,7 @@ Start: TypeAlias = tuple[int, ...]
 
 _AHEAD: Final = 2**25  # bytes of a stored array that are worth reading while others are written
 PIECE_BYTES: Final = 2**23  # large enough for a disk, small enough to be held a few times over
-_OWN: Final = 2**20  # bytes that are worth a map of their own
-_LAG: Final = 2**25  # bytes that whoever passes over a file may still have to write
+_LAG: Final = 2**27  # bytes that whoever passes over a file may still have to write
 
 
 @attrs.frozen(eq=False)
@@ -104,7 +102,7 @@ def by_bands(array: LazyArray, chunks: Sequence[int]) -> Iterator[tuple[Start, H
             yield start, piece[:size].reshape(box)
             piece = piece[size:]
             continue
-        whole, at = _memory((size,), array.dtype), 0
+        whole, at = aligned((size,), array.dtype), 0
         while at < size:
             piece = piece if piece.size else next(given)
             count = min(size - at, piece.size)
@@ -124,7 +122,7 @@ def read_by_bands(
     """The parts of a stored array. `begin` starts to fill memory from an element on; what it gives waits for the end."""
     ahead: deque[tuple[HostArray, Callable[[], object]]] = deque()
     for start, box in bands(shape, chunks):
-        memory = _memory(box, dtype)
+        memory = aligned(box, dtype)
         ahead.append((memory, begin(start, memory)))
         while len(ahead) > (memory.nbytes <= _AHEAD):
             done, wait = ahead.popleft()
@@ -164,25 +162,6 @@ def release(array: HostArray) -> None:
     if start >> 20 != stop >> 20:  # a call for each of many small arrays would cost more than it brings
         start = max(0, start - _LAG) // mmap.PAGESIZE * mmap.PAGESIZE
         base.madvise(mmap.MADV_DONTNEED, start, stop // mmap.PAGESIZE * mmap.PAGESIZE - start)
-
-
-def give_back_memory() -> None:
-    """Let malloc return what it keeps of the blocks that TensorStore had, where it can be told to."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
-    if trim is not None:
-        trim(0)
-
-
-def _memory(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> HostArray:
-    """New memory that goes back to the system when it is let go; of large blocks malloc keeps some for later."""
-    size = math.prod(shape) * dtype.itemsize
-    if size < _OWN or not hasattr(mmap, "MAP_PRIVATE"):
-        return np.empty(shape, dtype)
-    block = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without them
-            block.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(block, dtype).reshape(shape)
 
 
 def _copied(array: HostArray, size: int) -> Iterator[HostArray]:

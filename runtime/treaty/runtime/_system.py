@@ -17,9 +17,15 @@ def use_huge_pages(address: int, size: int) -> None:
 
 
 def start_writing(descriptor: int, start: int, size: int) -> None:
-    """Let the disk begin with what was written to a file, so that a later fsync has less to wait for."""
+    """Let the disk begin with what was written to a file, so that a later fsync has less to wait for. Size 0: all of it."""
     if _sync_file_range is not None:
         _sync_file_range(descriptor, start, size, _START_WRITING)
+
+
+def give_back_memory() -> None:
+    """Let malloc return what it keeps of memory that was let go."""
+    if _malloc_trim is not None:
+        _malloc_trim(0)
 
 
 def _function(name: str, *arguments: Any) -> Any:
@@ -31,3 +37,4 @@ def _function(name: str, *arguments: Any) -> Any:
 
 _madvise: Final = _function("madvise", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _sync_file_range: Final = _function("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_malloc_trim: Final = _function("malloc_trim", ctypes.c_size_t)

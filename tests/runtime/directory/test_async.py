@@ -16,8 +16,8 @@ import pytest
 
 from tests.runtime.directory.states import Linear, Train, bits, train
 from treaty.runtime import StateMismatchError
+from treaty.runtime._memory import copied
 from treaty.runtime.directory import _async, _plan, _tree, _write, restore, save, save_async
-from treaty.runtime.directory._memory import copied
 from treaty.schema import TreatyError
 
 

@@ -15,10 +15,11 @@ from treaty.runtime._convert.keymap import to_fields, to_stored
 from treaty.runtime._convert.places import check_place, place_of, take_place, workspace
 from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
-from treaty.runtime._lazy import HostArray, LazyArray, give_back_memory
+from treaty.runtime._lazy import HostArray, LazyArray
 from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
+from treaty.runtime._system import give_back_memory
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.formats import _table as formats
 from treaty.schema.keymap import KeyMap
@@ -26,6 +27,7 @@ from treaty.schema.keymap import KeyMap
 PathLike = str | os.PathLike[str]
 
 _WORTH_A_THREAD: Final = 2**20  # bytes to hash
+_THREADS: Final = 2  # that compare: each holds a few pieces
 
 
 @frozen
@@ -93,19 +95,27 @@ def convert(
 def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], passed: "_Passed | None" = None) -> None:
     """Every leaf, to the last bit; of arrays that were seen on their way, by the checksum of then."""
     left, right = leaves(expected), leaves(found)
+    alike = [path for path, leaf in left.items() if path in right and describe(leaf) == describe(right[path])]
+    is_same = _is_same if passed is None else passed.is_same
+    with ThreadPoolExecutor(_THREADS) as pool:
+        same = dict(zip(alike, pool.map(lambda path: is_same(path, left[path], right[path]), alike), strict=True))
     problems = [
         f"expected nothing, got {describe(right[path])} at {show_keys(path)}" for path in right if path not in left
     ]
     for path, leaf in left.items():
         if path not in right:
             problems.append(f"expected {describe(leaf)}, got nothing at {show_keys(path)}")
-        elif describe(leaf) != describe(right[path]):
+        elif path not in same:
             got = describe(right[path])
             problems.append(f"expected {describe(leaf)} as in the source, got {got} at {show_keys(path)}")
-        elif not (same_bytes(leaf, right[path]) if passed is None else passed.is_same(path, leaf, right[path])):
+        elif not same[path]:
             problems.append(f"expected {describe(leaf)} as in the source, got other contents at {show_keys(path)}")
     if problems:
         raise ConversionError(problems)
+
+
+def _is_same(path: tuple[str, ...], leaf: Any, found: Any) -> bool:
+    return same_bytes(leaf, found)
 
 
 class _Passed:

@@ -8,8 +8,8 @@ import numpy as np
 import tensorstore as ts
 from jax.sharding import Sharding
 
+from treaty.runtime._memory import aligned
 from treaty.runtime._stored_sizes import fits_in_memory
-from treaty.runtime.directory._memory import aligned
 
 Region = tuple[tuple[int | None, int | None], ...]
 

@@ -8,9 +8,9 @@ import numpy as np
 from attrs import frozen
 from jax.sharding import Sharding
 
+from treaty.runtime._memory import HostArray, aligned
 from treaty.runtime._state.arrays import refuse_narrowing, transfer
 from treaty.runtime.directory._layout import Start
-from treaty.runtime.directory._memory import HostArray, aligned
 from treaty.runtime.directory._read import Part
 
 

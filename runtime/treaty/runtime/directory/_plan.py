@@ -11,12 +11,12 @@ from attrs import evolve, frozen
 
 from treaty.runtime._errors import StateMismatchError, show_keys
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._memory import copied
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import explain_quickly
 from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
-from treaty.runtime.directory._memory import copied
 from treaty.schema import Schema, TreatyError
 from treaty.schema.dtypes import BY_NAME
 

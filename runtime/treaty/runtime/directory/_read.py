@@ -10,10 +10,10 @@ import numpy as np
 from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
+from treaty.runtime._memory import HostArray, aligned
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import Start, chunk_starts, metadata_files
 from treaty.runtime.directory._manifest import Leaf, Manifest, parse
-from treaty.runtime.directory._memory import HostArray, aligned
 from treaty.runtime.directory._places import PathLike, Place, committed, place_of
 from treaty.runtime.directory._threads import Job, Workers
 from treaty.runtime.formats import msgpack

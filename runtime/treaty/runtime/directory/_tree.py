@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
+from treaty.runtime._memory import aligned
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
-from treaty.runtime.directory._memory import aligned
 from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._plan import plan_tree
 from treaty.runtime.directory._processes import team

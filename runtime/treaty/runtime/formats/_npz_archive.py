@@ -6,15 +6,15 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
-from treaty.runtime._files import map_file, replacing
-from treaty.runtime._lazy import LazyArray
+from treaty.runtime._files import WriteBehind, map_file, replacing
+from treaty.runtime._lazy import LazyArray, pieces
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")  # the header in front of a member
 _ZIP64: Final = 20  # bytes that zipfile adds to it for lengths over 4 GiB
@@ -51,6 +51,7 @@ def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> No
         os.fdopen(descriptor, "wb", closefd=False) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
     ):
+        behind = WriteBehind(descriptor)
         for name, array in arrays.items():
             member = zipfile.ZipInfo(f"{name}.npy")
             try:
@@ -60,7 +61,9 @@ def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> No
             padding = -start % _ALIGN
             member.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
             with archive.open(member, "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, _as_bits(array), allow_pickle=False)
+                for piece in _pieces(array, stream):
+                    stream.write(piece)
+                    behind.reached(file.tell())
 
 
 def _require_no_gaps(path: Any, data: Any, members: list[zipfile.ZipInfo], end: int) -> None:
@@ -74,11 +77,20 @@ def _require_no_gaps(path: Any, data: Any, members: list[zipfile.ZipInfo], end: 
         raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
 
 
-def _as_bits(array: Any) -> Any:
-    host = array.read() if isinstance(array, LazyArray) else np.asarray(array)
-    if not hasattr(ml_dtypes, host.dtype.name):
-        return host
-    return np.ascontiguousarray(host).view(f"u{host.dtype.itemsize}").reshape(host.shape)
+def _pieces(array: Any, stream: Any) -> Iterator[Any]:
+    """Write the header of an array, and give its bytes, few at a time."""
+    array = array if isinstance(array, (LazyArray, np.ndarray)) else np.asarray(array)
+    dtype = np.dtype(f"u{array.dtype.itemsize}") if hasattr(ml_dtypes, array.dtype.name) else array.dtype
+    if dtype.hasobject:
+        raise InvalidArgumentError(f"expected numbers or text, got dtype {dtype}")
+    said = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(array.shape)}
+    np.lib.format.write_array_header_1_0(stream, said)
+    for piece in array.pieces() if isinstance(array, LazyArray) else pieces(array):
+        yield _bytes(piece)
+
+
+def _bytes(piece: Any) -> Any:
+    return np.ascontiguousarray(piece).view(np.uint8)
 
 
 def _array(path: Any, data: Any, member: zipfile.ZipInfo) -> LazyArray:
@@ -119,7 +131,17 @@ def _array(path: Any, data: Any, member: zipfile.ZipInfo) -> LazyArray:
             array = np.ndarray(shape, dtype, _decompressed(path, member, place), offset, order=order)
         return array if dtype == native else array.astype(native)
 
-    return LazyArray(shape, native, read)
+    def parts() -> Iterator[Any]:
+        """As `read`, piece by piece; the checksum is known at the end."""
+        total = zlib.crc32(data[start : start + offset])
+        for piece in pieces(np.ndarray((math.prod(shape),), dtype, data, start + offset)):
+            total = zlib.crc32(_bytes(piece), total)
+            yield piece
+        if total != member.CRC:
+            raise CorruptCheckpointError(f"expected checksum {member.CRC:08x}, got another at {place}")
+
+    in_order = stored and dtype == native and dtype.itemsize and (not fortran or len(shape) < 2)
+    return LazyArray(shape, native, read, parts if in_order else None)
 
 
 def _start(data: Any, member: zipfile.ZipInfo, place: str) -> int:

@@ -17,8 +17,8 @@ from attrs import frozen
 from treaty.runtime._convert.lazy_restore import MaybeScalar, StoredScalar
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_keys
 from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
+from treaty.runtime._memory import aligned
 from treaty.runtime._stored_sizes import bad_chunks, fits_in_memory
-from treaty.runtime.directory._memory import aligned
 from treaty.runtime.formats._orbax_aggregate import AGGREGATE, read_aggregate, stored_elsewhere
 from treaty.runtime.formats._orbax_find import METADATA, read_json
 from treaty.schema.dtypes import KEY_IMPLS

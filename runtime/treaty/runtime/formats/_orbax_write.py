@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,16 +19,18 @@ import tensorstore as ts
 
 from treaty.runtime._errors import InvalidArgumentError, show_path
 from treaty.runtime._files import sync_directory
-from treaty.runtime._lazy import LazyArray, Start, by_bands, chunk_of
+from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Start, by_bands, chunk_of
+from treaty.runtime._system import start_writing
 from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, STEP_METADATA, TEMPORARY
 from treaty.runtime.formats._orbax_read import ARRAY_METADATA, FAILURES, KEY_IMPL, STRINGS
 from treaty.runtime.formats._orbax_tree import Leaf
 from treaty.schema import TreatyError
 
-_CHUNK: Final = 16 * 2**20  # bytes of an array that are stored, and can be read, as one
+_CHUNK: Final = PIECE_BYTES  # of an array are stored, and can be read, as one: no piece is copied to make a chunk
 _SMALL: Final = 2**20  # bytes below which arrays share a commit
 _BATCH: Final = 64 * 2**20  # bytes that are being written, or wait for their commit
 _THREADS: Final = 8
+_LOCK: Final = ".__lock"  # the end of names of files that TensorStore is still writing
 _HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler"
 
 
@@ -61,37 +64,41 @@ def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
 
 
 def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
-    """Small arrays share a commit of OCDBT; large ones pass chunk by chunk, a few of them at a time."""
+    """First, in one commit of OCDBT, what describes the arrays, and small ones whole; then the chunks of large ones."""
     # Each file is synced by us, once, before the item takes its place, and not with every write.
-    context = ts.Context({"cache_pool": {"total_bytes_limit": 0}, "file_io_sync": False})
+    context = ts.Context(
+        {"cache_pool": {"total_bytes_limit": 0}, "file_io_sync": False, "file_io_locking": {"mode": "none"}}
+    )
     base = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory.absolute()}/"}}
-    small, writes = ts.Transaction(), _Writes()
-    held = 0
+    batch, held = ts.Transaction(), 0
+    for leaf in leaves:
+        store = _opened(_spec(base, leaf) | {"create": True}, leaf, context, batch)
+        if leaf.value.nbytes < _SMALL:
+            _wait_for(store.write(_host(leaf.value, leaf)), leaf)
+            held += leaf.value.nbytes
+            if held > _BATCH:
+                _commit(batch)
+                batch, held = ts.Transaction(), 0
+    _commit(batch)
+    writes = _Writes(directory / "d")
     try:
         for leaf in leaves:
-            spec = _spec(base, leaf)
-            if leaf.value.nbytes < _SMALL:
-                store = _opened(spec, leaf, context, small)
-                writes.wait_for(store.write(_host(leaf.value, leaf)), leaf)
-                held += leaf.value.nbytes
-                if held > _BATCH:
-                    _commit(small)
-                    small, held = ts.Transaction(), 0
-                continue
-            store = _opened(spec, leaf, context, None)
-            for start, part in _parts(leaf):
-                box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
-                writes.add(store[box].write(part, can_reference_source_data_indefinitely=True), part.nbytes, leaf)
-        _commit(small)
+            if leaf.value.nbytes >= _SMALL:
+                store = _opened(_spec(base, leaf) | {"open": True, "assume_metadata": True}, leaf, context, None)
+                for start, part in _parts(leaf):
+                    box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
+                    writes.add(store[box].write(part, can_reference_source_data_indefinitely=True), part.nbytes, leaf)
     finally:
         writes.wait()
     writes.raise_first()
 
 
 class _Writes:
-    """Writes under way, few enough to bound memory."""
+    """Writes under way, few enough to bound memory. What is written is on its way to the disk while others follow."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._started: set[str] = set()
         self._pending: deque[tuple[Any, int, Leaf]] = deque()
         self._error: TreatyError | None = None
 
@@ -105,11 +112,6 @@ class _Writes:
         while self._pending:
             self._first()
 
-    def wait_for(self, future: Any, leaf: Leaf) -> None:
-        self._pending.append((future, 0, leaf))
-        self.wait()
-        self.raise_first()
-
     def raise_first(self) -> None:
         if self._error is not None:
             raise self._error
@@ -117,14 +119,30 @@ class _Writes:
     def _first(self) -> None:
         future, _, leaf = self._pending.popleft()
         try:
-            future.result()
-        except FAILURES as error:
-            self._error = self._error or _failure(leaf, error)
+            _wait_for(future, leaf)
+        except TreatyError as error:
+            self._error = self._error or error
+        else:
+            self._start_writing()
+
+    def _start_writing(self) -> None:
+        for entry in os.scandir(self._directory):
+            if entry.name not in self._started and not entry.name.endswith(_LOCK):
+                self._started.add(entry.name)
+                with suppress(FileNotFoundError), open(entry.path, "rb") as file:
+                    start_writing(file.fileno(), 0, 0)
+
+
+def _wait_for(future: Any, leaf: Leaf) -> None:
+    try:
+        future.result()
+    except FAILURES as error:
+        raise _failure(leaf, error) from error
 
 
 def _opened(spec: dict[str, Any], leaf: Leaf, context: Any, transaction: Any) -> Any:
     try:
-        return ts.open(spec, create=True, context=context, transaction=transaction).result()
+        return ts.open(spec, context=context, transaction=transaction).result()
     except FAILURES as error:
         raise _failure(leaf, error) from error
 

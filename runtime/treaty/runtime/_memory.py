@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from treaty.runtime._system import HUGE_PAGE, use_huge_pages
 from treaty.schema import TreatyError
 
 HostArray = np.ndarray[Any, np.dtype[Any]]
 
 _ALIGNMENT: Final = 64  # JAX takes host memory over without a copy where it is aligned like this
-_HUGE: Final = 2**21  # bytes of a huge page: touching new memory costs more than filling it, and less by huge pages
 
 
 def aligned(shape: Sequence[int], dtype: "np.dtype[Any]") -> HostArray:
@@ -20,7 +20,7 @@ def aligned(shape: Sequence[int], dtype: "np.dtype[Any]") -> HostArray:
     for length in shape:
         size *= length
     try:
-        memory = _mapped(size) if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE") else _allocated(size)
+        memory = _mapped(size) if size >= HUGE_PAGE and hasattr(mmap, "MAP_PRIVATE") else _allocated(size)
     except (MemoryError, OverflowError, OSError, ValueError) as error:
         raise TreatyError(f"expected memory for {dtype}{list(shape)}, got {error or 'none'}") from error
     return memory.view(dtype).reshape(tuple(shape))
@@ -34,9 +34,9 @@ def copied(array: HostArray) -> HostArray:
 
 
 def _mapped(size: int) -> HostArray:
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages.madvise(mmap.MADV_HUGEPAGE, 0, size // _HUGE * _HUGE)  # not for the rest, most of which would be waste
-    return np.frombuffer(pages, np.uint8)
+    memory = np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+    use_huge_pages(memory.ctypes.data, size)
+    return memory
 
 
 def _allocated(size: int) -> HostArray:
