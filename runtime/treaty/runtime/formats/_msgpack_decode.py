@@ -15,7 +15,7 @@ from treaty.runtime._lazy import LazyArray, in_parts, pieces, release
 from treaty.runtime._state.alike import Run
 from treaty.runtime.formats._msgpack_arrays import MOST_AXES, NUMBERS, PREFIX, Damaged, shown
 from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, MAX_DEPTH, NDARRAY, SCALAR, HostArray
-from treaty.runtime.formats._msgpack_runs import FEWEST_ALIKE, RunReader, Runs
+from treaty.runtime.formats._msgpack_runs import BEGINNING, FEWEST_ALIKE, RunReader, Runs
 
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
@@ -100,17 +100,18 @@ class _Decoder(RunReader):
         state: dict[Any, Any] = {}
         found: list[Run] = []
         # How many entries to let pass without looking for alike ones, which would look all over the file.
-        patience = count if self.lazy else 0
+        patience, most = (count, count) if self.lazy else (0, 4)
         while len(state) < count:
-            start, mark = at, len(self.arrays)
-            at = self.known(state, at, count if count < FEWEST_ALIKE else len(state) + 1)
-            if at == start:
-                at = self.entry(state, at, depth)
-            patience -= 1
+            start, mark, before = at, len(self.arrays), len(state)
+            until = count if count < FEWEST_ALIKE else min(count, before + max(1, patience))
+            at = self.known(state, at, until)
+            at = self.copies(state, at, until, depth) if at == start else at
+            at = self.entry(state, at, depth) if at == start else at
+            patience -= len(state) - before
             if patience < 0 and count - len(state) >= FEWEST_ALIKE and mark < len(self.arrays):
                 rows, at, run = self.alike(state, start, at, mark, count)
                 found += run
-                patience = 0 if rows >= FEWEST_ALIKE else max(rows - 1, 4)
+                patience, most = (0, 4) if run or len(state) > before + 1 else (max(rows - 1, most), min(2 * most, 64))
         if CHUNKED in state and not self.lists:
             return self.unchunked(state, at), at
         if found and self.runs is not None:
@@ -150,6 +151,30 @@ class _Decoder(RunReader):
             pass  # `entry` says what is wrong
         return at
 
+    def copies(self, state: dict[Any, Any], at: int, until: int, depth: int) -> int:
+        """Read entries while each is a short key and a map of arrays like one that was read before."""
+        data, view, arrays = self.data, self.view, self.arrays
+        try:
+            while len(state) < until and depth + 1 < MAX_DEPTH:
+                code = data[at]
+                inner = at + 1 + (code & 31)
+                like = self.maps.get(bytes(data[inner : inner + BEGINNING]))
+                if like is None or not 0xA0 <= code < 0xC0 or inner + like.size > self.size:
+                    break
+                if any(data[inner + a : inner + b] != constant for a, b, constant in like.constants):
+                    break
+                key = str(data[at + 1 : inner], "utf-8")
+                if key in state:
+                    break
+                state[key] = values = {}
+                for name, a, b, shape, dtype in like.arrays:
+                    values[name] = array = np.ndarray(shape, dtype, view, inner + a)
+                    arrays.append((inner + a, inner + b, array))
+                at = inner + like.size
+        except (IndexError, UnicodeDecodeError):
+            pass  # `entry` says what is wrong
+        return at
+
     def entry(self, state: dict[Any, Any], start: int, depth: int) -> int:
         """Read one key and its value into the dict."""
         code = self.byte(start)
@@ -158,12 +183,14 @@ class _Decoder(RunReader):
             raise Damaged(f"expected a key, got a {type(key).__name__}", start)
         if key in state:
             raise Damaged(f"expected each key once, got {shown(key)} again", start)
+        inner, mark = at, len(self.arrays)
         try:
-            read = self.value(at, depth + 1)
+            state[key], at = self.value(at, depth + 1)
         except Damaged as damage:
             damage.path.insert(0, _step(key))
             raise
-        state[key], at = read
+        if type(state[key]) is dict and not self.lazy:
+            self.remember(state[key], inner, at, mark)
         return at
 
     def unchunked(self, state: dict[Any, Any], at: int) -> "HostArray | LazyArray":

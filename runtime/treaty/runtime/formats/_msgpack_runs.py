@@ -8,11 +8,14 @@ from attrs import frozen
 from treaty.runtime._state.alike import Run, repeat_like
 from treaty.runtime._state.index import index_keys
 from treaty.runtime.formats._msgpack_arrays import MOST_AXES, ArrayReader, Damaged
-from treaty.runtime.formats._msgpack_encode import HostArray
+from treaty.runtime.formats._msgpack_encode import CHUNKED, HostArray
 
 Runs: TypeAlias = dict[int, list[Run]]  # by the id of the dict that holds them
 
 FEWEST_ALIKE: Final = 8  # shorter runs are as quick to read one by one
+FEWEST_SPELLED: Final = 64  # the same, where keys do not count
+BEGINNING: Final = 16  # bytes by which a map of arrays is known: its first key, and the first array's size
+_MOST_ARRAYS, _MOST_MAPS, _MOST_BYTES = 64, 256, 4096  # that are remembered of maps
 _uint8 = np.dtype("uint8")
 
 
@@ -33,10 +36,38 @@ class _Block(NamedTuple):
     rows: int
 
 
+class _Map(NamedTuple):
+    """A map of nothing but arrays: its length, its bytes but for their data, and name, place, shape and dtype of each."""
+
+    size: int
+    constants: tuple[tuple[int, int, bytes], ...]
+    arrays: tuple[tuple[str, int, int, tuple[int, ...], "np.dtype[Any]"], ...]
+
+
 class RunReader(ArrayReader):
     def __init__(self, data: Any, runs: Runs | None) -> None:
         super().__init__(data)
         self.runs = runs
+        self.maps: dict[bytes, _Map] = {}  # that were read, by how they begin
+
+    def remember(self, value: dict[Any, Any], start: int, end: int, mark: int) -> None:
+        """Keep the form of a small map, so that others like it need not be taken apart: the layers of a model, by name."""
+        arrays = self.arrays[mark:]
+        if not 0 < len(value) == len(arrays) <= _MOST_ARRAYS or len(self.maps) >= _MOST_MAPS or CHUNKED in value:
+            return
+        if not all(type(key) is str and value[key] is array[2] for key, array in zip(value, arrays, strict=True)):
+            return
+        body = self.body(start, end, mark)
+        if (
+            body is None
+            or not len(body.constants[0][1]) >= BEGINNING
+            or sum(map(_length, body.constants)) > _MOST_BYTES
+        ):
+            return
+        constants = tuple((a, a + len(one), one) for a, one in body.constants)
+        named = zip(value, body.arrays, strict=True)
+        places = tuple((name, a, a + one.nbytes, one.shape, one.dtype) for name, (a, one) in named)
+        self.maps[body.constants[0][1][:BEGINNING]] = _Map(end - start, constants, places)
 
     def alike(self, state: dict[Any, Any], start: int, end: int, mark: int, count: int) -> tuple[int, int, list[Run]]:
         """Read on while entries are like the last one, at start:end, but for the key's text and the data of arrays.
@@ -51,6 +82,8 @@ class RunReader(ArrayReader):
             return rows, end, []
         blocks = [_Block(start, code & 31, rows)]
         keys = self.counted(body, blocks[0], index)
+        if keys is None and rows < FEWEST_SPELLED:
+            return rows, end, []
         if keys is None:
             keys, spelled = self.texts(body, blocks[0]), True
         else:
@@ -162,6 +195,10 @@ class RunReader(ArrayReader):
         for run in found:
             values[run.start : run.start + run.count] = repeat_like(run)
         return dict(zip(state, values, strict=True))
+
+
+def _length(constant: tuple[int, bytes]) -> int:
+    return len(constant[1])
 
 
 def _stride(block: _Block, body: _Body) -> int:
