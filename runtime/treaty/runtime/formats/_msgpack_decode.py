@@ -161,8 +161,9 @@ class _Decoder(RunReader):
                 like = self.maps.get(bytes(data[inner : inner + BEGINNING]))
                 if like is None or not 0xA0 <= code < 0xC0 or inner + like.size > self.size:
                     break
-                if any(data[inner + a : inner + b] != constant for a, b, constant in like.constants):
-                    break
+                for a, b, constant in like.constants:  # any() would take as long again
+                    if data[inner + a : inner + b] != constant:
+                        return at
                 key = str(data[at + 1 : inner], "utf-8")
                 if key in state:
                     break
