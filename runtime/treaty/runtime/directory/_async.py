@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from treaty.runtime.directory._places import PathLike, place_of
+from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._plan import Plan, plan_save, snapshot
 from treaty.runtime.directory._processes import team
 from treaty.runtime.directory._write import write
@@ -64,7 +64,7 @@ def save(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping[str, 
     """
     plan = plan_save(state, cls, metadata)
     _wait_for_earlier()
-    _write(path, plan)()
+    _write(place_of(path), plan)()
 
 
 def save_async(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping[str, Any] | None = None) -> SaveHandle:
@@ -74,16 +74,16 @@ def save_async(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping
     """
     global _last
     plan = snapshot(plan_save(state, cls, metadata))
-    work = _write(path, plan)
+    place = place_of(path)
+    work = _write(place, plan)
     with _lock:
         before = _last
-        _last = handle = SaveHandle(place_of(path).where, work, before if before and not before.done() else None)
+        _last = handle = SaveHandle(place.where, work, before if before and not before.done() else None)
     return handle
 
 
-def _write(path: PathLike, plan: Plan) -> Callable[[], None]:
+def _write(place: Place, plan: Plan) -> Callable[[], None]:
     """The work; the processes count their attempts where they call, which all do in the same order."""
-    place = place_of(path)
     processes = team(place.where)
     return partial(write, place, plan, processes)
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from attrs import evolve, frozen
+from jax.sharding import SingleDeviceSharding
 
 from treaty.runtime._errors import StateMismatchError, show_keys
 from treaty.runtime._lazy import LazyArray
@@ -95,10 +96,11 @@ def snapshot(plan: Plan) -> Plan:
     A jax array in host memory is only referred to: it is immutable, and JAX neither donates nor frees memory that numpy
     looks at.
     """
-    for piece in plan.pieces:
-        if isinstance(piece.source, jax.Array):
-            piece.source.copy_to_host_async()
-    pieces = tuple(evolve(piece, source=_kept(piece.source)) for piece in plan.pieces)
+    if jax.default_backend() != "cpu":  # all copies begin before the first is waited for
+        for piece in plan.pieces:
+            if isinstance(piece.source, jax.Array):
+                piece.source.copy_to_host_async()
+    pieces = tuple(Piece(piece.leaf, piece.start, _kept(piece.source)) for piece in plan.pieces)
     packs = tuple(
         evolve(pack, leaves={number: _kept(on_host(value)) for number, value in pack.leaves.items()})
         for pack in plan.packs
@@ -151,8 +153,10 @@ def _first_has_all(value: jax.Array) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether an array has no shards."""
-    return isinstance(value, (np.ndarray, LazyArray))
+    """Whether an array has no shards, or is the only one that it has: to ask JAX for that one takes long."""
+    if isinstance(value, (np.ndarray, LazyArray)):
+        return True
+    return isinstance(value.sharding, SingleDeviceSharding) and bool(value.is_fully_addressable)
 
 
 def _shard_shape(value: Any) -> tuple[int, ...]:
@@ -162,10 +166,10 @@ def _shard_shape(value: Any) -> tuple[int, ...]:
 
 def _pieces(number: int, value: Any) -> Iterator[Piece]:
     """Each part of an array is written by the one process that holds its first replica; nothing is gathered."""
-    whole_on_each = _is_whole(value) or value.is_fully_addressable
-    if whole_on_each and jax.process_index() != 0:
+    is_whole = _is_whole(value)
+    if (is_whole or value.is_fully_addressable) and jax.process_index() != 0:
         return
-    if _is_whole(value):
+    if is_whole:
         native = value if value.dtype.isnative else np.asarray(value).astype(value.dtype.newbyteorder("="))
         yield Piece(number, (0,) * value.ndim, native)
         return
