@@ -1,5 +1,6 @@
 """Alike entries of a map: read as one, with the data of their arrays as columns (see `_state.alike`)."""
 
+from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -126,7 +127,10 @@ class RunReader(ArrayReader):
         if limit <= known or any(self.view[next_one + a : next_one + a + len(one)] != one for a, one in body.constants):
             return known
         limit = self.same_rows(at, stride, limit, bytes([0xA0 | width]))
-        done, block = known, 64  # in growing blocks: trying costs no more than what is won
+        done, block = (
+            known,
+            64 if known else limit,
+        )  # in growing blocks, at first: trying costs no more than what is won
         while done < limit:
             rows = min(limit, done + block) - done
             same = min(self.same_rows(inner + a + done * stride, stride, rows, one) for a, one in body.constants)
@@ -150,7 +154,7 @@ class RunReader(ArrayReader):
         index, first = len(state) - 1, next(reversed(state.values()))
         columns = {id(one): self.views(offset, body, blocks, one) for offset, one in body.arrays}
         run = Run(index, len(keys), first, columns, of=state)
-        state.update(zip(keys, repeat_like(run), strict=True) if spelled else dict.fromkeys(keys, first))
+        state.update(zip(keys, repeat_like(run) if spelled else repeat(first), strict=False))
         if len(state) != index + len(keys):
             raise Damaged("expected each key once, got some again", blocks[0].at)
         return [] if spelled else [run]
