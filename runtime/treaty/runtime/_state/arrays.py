@@ -22,6 +22,7 @@ ArrayN: TypeAlias = jax.Array | np.ndarray[tuple[int, ...], np.dtype[_S]]
 
 _array_type: type[Any] | None = None  # of committed jax arrays, once one was seen: isinstance on jax.Array is slow
 _uint32 = np.dtype("uint32")
+_ndarray = np.ndarray
 
 
 class Mismatch(Exception):
@@ -58,6 +59,8 @@ def _checked(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...]) -> bool:
 
 def host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> "np.ndarray[Any, np.dtype[Any]]":
     """Check a leaf and return it as numpy; traced and abstract leaves stay what they are."""
+    if type(leaf) is _ndarray and leaf.shape == shape and leaf.dtype is dtype:
+        return leaf  # what most leaves are, without a call
     if not _checked(leaf, dtype, shape):
         raise Mismatch
     if type(leaf) is np.ndarray:
