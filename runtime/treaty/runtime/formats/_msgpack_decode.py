@@ -102,16 +102,20 @@ class _Decoder(RunReader):
         # How many entries to let pass without looking for alike ones, which would look all over the file.
         patience, most = (count, count) if self.lazy else (0, 4)
         while len(state) < count:
-            start, mark, before = at, len(self.arrays), len(state)
+            start, mark, before, run = at, len(self.arrays), len(state), list[Run]()
             until = count if count < FEWEST_ALIKE else min(count, before + max(1, patience))
             at = self.known(state, at, until)
             at = self.copies(state, at, until, depth) if at == start else at
-            at = self.entry(state, at, depth) if at == start else at
+            is_new = at == start
+            at = self.entry(state, at, depth) if is_new else at
+            end = at
             patience -= len(state) - before
             if patience < 0 and count - len(state) >= FEWEST_ALIKE and mark < len(self.arrays):
                 rows, at, run = self.alike(state, start, at, mark, count)
                 found += run
-                patience, most = (0, 4) if run or len(state) > before + 1 else (max(rows - 1, most), min(2 * most, 64))
+                patience, most = (0, 4) if at > end else (max(rows - 1, most), min(2 * most, 64))
+            if is_new and at == end and not self.lazy:
+                self.remember(state, start, end, mark)
         if CHUNKED in state and not self.lists:
             return self.unchunked(state, at), at
         if found and self.runs is not None:
@@ -184,14 +188,11 @@ class _Decoder(RunReader):
             raise Damaged(f"expected a key, got a {type(key).__name__}", start)
         if key in state:
             raise Damaged(f"expected each key once, got {shown(key)} again", start)
-        inner, mark = at, len(self.arrays)
         try:
             state[key], at = self.value(at, depth + 1)
         except Damaged as damage:
             damage.path.insert(0, _step(key))
             raise
-        if type(state[key]) is dict and not self.lazy:
-            self.remember(state[key], inner, at, mark)
         return at
 
     def unchunked(self, state: dict[Any, Any], at: int) -> "HostArray | LazyArray":

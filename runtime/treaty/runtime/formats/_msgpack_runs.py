@@ -7,7 +7,7 @@ import numpy as np
 from attrs import frozen
 
 from treaty.runtime._state.alike import Run, repeat_like
-from treaty.runtime._state.index import index_keys
+from treaty.runtime._state.index import index_block, index_places
 from treaty.runtime.formats._msgpack_arrays import MOST_AXES, ArrayReader, Damaged
 from treaty.runtime.formats._msgpack_encode import CHUNKED, HostArray
 
@@ -51,9 +51,11 @@ class RunReader(ArrayReader):
         self.runs = runs
         self.maps: dict[bytes, _Map] = {}  # that were read, by how they begin
 
-    def remember(self, value: dict[Any, Any], start: int, end: int, mark: int) -> None:
-        """Keep the form of a small map, so that others like it need not be taken apart: the layers of a model, by name."""
-        arrays = self.arrays[mark:]
+    def remember(self, state: dict[Any, Any], start: int, end: int, mark: int) -> None:
+        """Keep the form of the last entry, if it is a small map of arrays, so that others like it need not be taken apart."""
+        arrays, code, value = self.arrays[mark:], self.byte(start), next(reversed(state.values()))
+        if type(value) is not dict or not 0xA0 <= code < 0xC0:
+            return
         if not 0 < len(value) == len(arrays) <= _MOST_ARRAYS or len(self.maps) >= _MOST_MAPS or CHUNKED in value:
             return
         if not all(type(key) is str and value[key] is array[2] for key, array in zip(value, arrays, strict=True)):
@@ -68,7 +70,7 @@ class RunReader(ArrayReader):
         constants = tuple((a, a + len(one), one) for a, one in body.constants)
         named = zip(value, body.arrays, strict=True)
         places = tuple((name, a, a + one.nbytes, one.shape, one.dtype) for name, (a, one) in named)
-        self.maps[body.constants[0][1][:BEGINNING]] = _Map(end - start, constants, places)
+        self.maps[body.constants[0][1][:BEGINNING]] = _Map(body.size, constants, places)
 
     def alike(self, state: dict[Any, Any], start: int, end: int, mark: int, count: int) -> tuple[int, int, list[Run]]:
         """Read on while entries are like the last one, at start:end, but for the key's text and the data of arrays.
@@ -154,18 +156,23 @@ class RunReader(ArrayReader):
         index, first = len(state) - 1, next(reversed(state.values()))
         columns = {id(one): self.views(offset, body, blocks, one) for offset, one in body.arrays}
         run = Run(index, len(keys), first, columns, of=state)
-        state.update(zip(keys, repeat_like(run) if spelled else repeat(first), strict=False))
+        if index or spelled:
+            state.update(zip(keys, repeat_like(run) if spelled else repeat(first), strict=False))
+        else:  # of a run only the first item is ever looked at
+            state.clear()
+            state.update(index_places(len(keys)))
+            state[keys[0]] = first
         if len(state) != index + len(keys):
             raise Damaged("expected each key once, got some again", blocks[0].at)
         return [] if spelled else [run]
 
     def counted(self, body: _Body, block: _Block, index: int) -> list[str] | None:
         """The keys of a block, if they count on from `index`."""
-        expected = index_keys(index + block.rows)[index : index + block.rows]
+        expected, joined = index_block(index, block.rows)
         if len(expected[0]) != block.width or len(expected[-1]) != block.width:
             return None  # "9", "10" would pass for "91" and "0…"
         column = self.column(block.at + 1, _stride(block, body), block.rows, np.dtype(f"V{block.width}"), ())
-        return expected if column.tobytes() == "".join(expected).encode() else None
+        return expected if column.tobytes() == joined else None
 
     def texts(self, body: _Body, block: _Block) -> list[str]:
         starts = range(block.at + 1, _end(block, body) + 1, _stride(block, body))
