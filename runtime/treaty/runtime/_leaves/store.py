@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,10 +71,14 @@ class Store:
             metadata = {"shape": entry.shape, "chunks": [max(1, n) for n in entry.shape], "compressor": {"id": "zstd"}}
             spec = {**self.spec(entry), "dtype": entry.dtype, "metadata": metadata}
             opening.append(ts.open(spec, create=True))
-        writing = [
-            future.result().write(array, can_reference_source_data_indefinitely=True)
-            for future, array in zip(opening, arrays, strict=True)
-        ]
+        writing: list[Any] = []
+        try:
+            for future, array in zip(opening, arrays, strict=True):
+                writing.append(future.result().write(array, can_reference_source_data_indefinitely=True))
+        finally:  # whoever cleans up after a failure must not meet writes that are still under way
+            for one in (*opening, *writing):
+                with suppress(Exception):
+                    one.result()
         for write in writing:
             write.result()
 
