@@ -1,6 +1,5 @@
 """Timing and tables. The machine is noisy, so contenders take turns within every round and the best round counts."""
 
-import ctypes
 import gc
 import importlib.metadata
 import os
@@ -8,7 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +16,9 @@ import numpy as np
 from attrs import field, frozen
 from rich.console import Console
 from rich.table import Table
+
+from treaty.runtime import _system
+from treaty.runtime._state.instances import collector_paused
 
 
 @frozen
@@ -117,8 +119,7 @@ def warm(size: int) -> None:
 def give_back_memory() -> None:
     """What was freed goes back to the system, so that no contender gets memory which another has touched."""
     gc.collect()
-    with suppress(AttributeError):  # the C library of another system
-        ctypes.CDLL(None).malloc_trim(0)
+    _system.give_back_memory()
 
 
 def peak_of(function: Callable[[], object]) -> int:
@@ -183,11 +184,6 @@ def _time(function: Callable[[], object], loops: int) -> float:
 @contextmanager
 def _no_collector() -> Iterator[None]:
     """As in `timeit`: the garbage collector's runs would hit one contender or the other at random."""
-    enabled = gc.isenabled()
     gc.collect()
-    gc.disable()
-    try:
+    with collector_paused():
         yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -146,6 +146,11 @@ def pieces(array: HostArray) -> Iterator[HostArray]:
         release(flat[start : start + size])
 
 
+def as_bytes(piece: HostArray) -> Any:
+    """What hashes and streams take; Any, since numpy's stubs do not say for Python 3.11 that arrays are buffers."""
+    return np.ascontiguousarray(piece).view(np.uint8)
+
+
 def release(array: HostArray) -> None:
     """Let go of the pages of a mapped file under an array, and shortly before: what passes over a file shall not pile it up.
 

@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from treaty.runtime import _bytes
 from treaty.runtime._errors import StateMismatchError, show_keys
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._recognise import safetensors_in
 from treaty.runtime._sharding.shardings import Rules, check_placement, placement
 from treaty.runtime._state.at import parse_at
 from treaty.runtime._state.axes import Keys, declared_arrays
@@ -60,7 +61,7 @@ def restore(path: str, format: str, target: Any, wish: Wish) -> Any:
     if wish.is_plain and format == "safetensors":
         from treaty.runtime.formats import safetensors
 
-        return safetensors.restore(_safetensors_file(path), target, dims=wish.dims, into=wish.into)
+        return safetensors.restore(safetensors_in(path), target, dims=wish.dims, into=wish.into)
     is_class = isinstance(target, type) or hasattr(target, "__origin__")
     codec = codec_of_class(target) if is_class else codec_of_instance(target)
     _check(codec, wish)
@@ -102,7 +103,7 @@ def _stored(path: str, format: str, schema: Schema | None) -> Any:
     if format == "safetensors":
         from treaty.runtime.formats import safetensors
 
-        return safetensors.load(_safetensors_file(path), schema=schema)[0]
+        return safetensors.load(safetensors_in(path), schema=schema)[0]
     if format == "npz":
         from treaty.runtime.formats import npz
 
@@ -126,16 +127,10 @@ def _named(path: str, format: str) -> Mapping[str, Any]:
         return dotted(_stored(path, format, None))
     from treaty.runtime.formats import _safetensors_files, _safetensors_names
 
-    tensors, metadata = _safetensors_files.read(_safetensors_file(path))
+    tensors, metadata = _safetensors_files.read(safetensors_in(path))
     if _safetensors_names.NOTE in metadata:
         return dotted(_safetensors_names.nest(tensors, metadata, None))
     return tensors
-
-
-def _safetensors_file(path: str) -> str:
-    from treaty.runtime._recognise import safetensors_in
-
-    return safetensors_in(path)
 
 
 def _as_cast(schema: Schema, shapes: Any, cast: Mapping[str, str] | None) -> Any:

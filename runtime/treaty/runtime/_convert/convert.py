@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from attrs import frozen
 from xxhash import xxh3_128
 
@@ -15,7 +14,7 @@ from treaty.runtime._convert.keymap import to_fields, to_stored
 from treaty.runtime._convert.places import check_place, place_of, take_place, workspace
 from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
-from treaty.runtime._lazy import HostArray, LazyArray
+from treaty.runtime._lazy import HostArray, LazyArray, as_bytes
 from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
@@ -139,9 +138,9 @@ class _Passed:
                 if hashing is not None:
                     hashing.result()
                 if piece.nbytes < _WORTH_A_THREAD:
-                    digest.update(_bytes(piece))
+                    digest.update(as_bytes(piece))
                 else:
-                    hashing = self.pool.submit(digest.update, _bytes(piece))
+                    hashing = self.pool.submit(digest.update, as_bytes(piece))
                 yield piece
                 self.advance(piece.nbytes)
             if hashing is not None:
@@ -163,13 +162,9 @@ class _Passed:
     def _sum(self, array: Any) -> bytes:
         digest = xxh3_128()
         for piece in pieces_of(array):
-            digest.update(_bytes(piece))
+            digest.update(as_bytes(piece))
             self.advance(piece.nbytes)
         return digest.digest()
-
-
-def _bytes(piece: HostArray) -> Any:
-    return np.ascontiguousarray(piece).view(np.uint8)
 
 
 def _check_options(name: str, to: str, max_shard_bytes: int | None) -> None:

@@ -102,7 +102,7 @@ class _Decoder(RunReader):
         # How many entries to let pass without looking for alike ones, which would look all over the file.
         patience, most = (count, count) if self.lazy else (0, 4)
         while len(state) < count:
-            start, mark, before, run = at, len(self.arrays), len(state), list[Run]()
+            start, mark, before = at, len(self.arrays), len(state)
             until = count if count < FEWEST_ALIKE else min(count, before + max(1, patience))
             at = self.known(state, at, until)
             at = self.copies(state, at, until, depth) if at == start else at

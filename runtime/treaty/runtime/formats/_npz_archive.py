@@ -14,7 +14,7 @@ import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
 from treaty.runtime._files import WriteBehind, map_file, replacing
-from treaty.runtime._lazy import LazyArray, pieces
+from treaty.runtime._lazy import LazyArray, as_bytes, pieces
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")  # the header in front of a member
 _ZIP64: Final = 20  # bytes that zipfile adds to it for lengths over 4 GiB
@@ -86,11 +86,7 @@ def _pieces(array: Any, stream: Any) -> Iterator[Any]:
     said = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(array.shape)}
     np.lib.format.write_array_header_1_0(stream, said)
     for piece in array.pieces() if isinstance(array, LazyArray) else pieces(array):
-        yield _bytes(piece)
-
-
-def _bytes(piece: Any) -> Any:
-    return np.ascontiguousarray(piece).view(np.uint8)
+        yield as_bytes(piece)
 
 
 def _array(path: Any, data: Any, member: zipfile.ZipInfo) -> LazyArray:
@@ -135,7 +131,7 @@ def _array(path: Any, data: Any, member: zipfile.ZipInfo) -> LazyArray:
         """As `read`, piece by piece; the checksum is known at the end."""
         total = zlib.crc32(data[start : start + offset])
         for piece in pieces(np.ndarray((math.prod(shape),), dtype, data, start + offset)):
-            total = zlib.crc32(_bytes(piece), total)
+            total = zlib.crc32(as_bytes(piece), total)
             yield piece
         if total != member.CRC:
             raise CorruptCheckpointError(f"expected checksum {member.CRC:08x}, got another at {place}")

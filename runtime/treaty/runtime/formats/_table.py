@@ -13,6 +13,7 @@ from attrs import field, frozen
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_keys
 from treaty.runtime._leaves import tree as eformer
 from treaty.runtime._leaves.paths import INDEX as EFORMER_INDEX
+from treaty.runtime._recognise import MSGPACK
 from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path, index_filename
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import codec_of_class
@@ -110,7 +111,7 @@ def _starts(path: Path, count: int = 16) -> bytes:
 def _is_msgpack(path: Path) -> bool:
     """By name, or by a first byte that begins a map; a file of any length may be one."""
     start = _starts(path)
-    return bool(start) and (path.name.endswith(_MSGPACK) or start[0] & 0xF0 == 0x80 or start[0] in (0xDE, 0xDF))
+    return bool(start) and (path.name.endswith(MSGPACK) or start[0] & 0xF0 == 0x80 or start[0] in (0xDE, 0xDF))
 
 
 def _read_msgpack(path: Path, folder: Path, schema: Schema | None) -> Contents:
@@ -193,8 +194,6 @@ def _write_orbax(path: Path, tree: dict[str, Any], options: Options) -> None:
     orbax.write(path, tree, cls=options.cls)
 
 
-_MSGPACK: Final = (".msgpack", ".msgpack.gz", ".msgpack.zst")
-
 # In the order in which they are looked for: MessagePack has no sign of its own, so it comes last.
 FORMATS: Final[Mapping[str, Format]] = {
     "safetensors": Format(
@@ -204,6 +203,6 @@ FORMATS: Final[Mapping[str, Format]] = {
     "eformer": Format((), lambda path: (path / EFORMER_INDEX).is_file(), _read_eformer, _write_eformer),
     "orbax": Format((), looks_like_orbax, _read_orbax, _write_orbax),
     "npz": Format((".npz",), _is_npz, _read_npz, _write_npz),
-    "msgpack": Format(_MSGPACK, _is_msgpack, _read_msgpack, _write_msgpack),
+    "msgpack": Format(MSGPACK, _is_msgpack, _read_msgpack, _write_msgpack),
 }
 DEFAULT: Final = "treaty"
