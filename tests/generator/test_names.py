@@ -1,6 +1,7 @@
 """Names that meet in generated code: they work, or are refused clearly; what is generated is always Python."""
 
 import enum
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,6 +122,39 @@ def test_the_same_class_name_in_two_modules(tmp_path: Path, monkeypatch: pytest.
 
     assert from_state_dict(names_b.Linear, {"a": {"x": 1}}).a.x == 1
     del sys.modules["names_a"], sys.modules["names_b"]
+
+
+def test_the_same_class_name_in_two_modules_in_memory() -> None:
+    @state
+    class Linear:
+        x: int
+
+    cls = define(a=Linear, b=train_state.Linear)
+    saved = {"a": {"x": 1}, "b": {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2)}}
+    restored = from_state_dict(cls, saved)
+    assert type(restored.a) is Linear
+    assert type(restored.b) is train_state.Linear
+
+
+@pytest.mark.parametrize("name", ["_", "__", "_2D", "_2", "Pair_2", "Pair2", "模型", "Ω", "A_peek_x"])
+def test_any_class_name_works(name: str) -> None:
+    body = {"__annotations__": {"x": int}, "__module__": __name__, "__qualname__": name}
+    named: Any = state(type(name, (), body))
+    other = Annotated[Pair, Fields(a=int, b=float)]
+    another = Annotated[Pair, Fields(a=int, b=str)]
+    cls = define(a=named, b=other, c=another, d=list[Float32[Array, "x_read"]])
+    round_trip(cls, a=named(x=1), b=Pair(1, 2.0), c=Pair(1, "c"), d=[])
+
+
+def test_names_of_generics_stay_short_and_do_not_meet() -> None:
+    deep = "pkg.mod:Adam[{}]"
+    for _ in range(5):
+        deep = f"pkg.mod:Adam[tuple[{deep}, ...]]"
+    first, second = deep.format("float32[d]"), deep.format("host float32[d]")
+    for name in (snake, pascal):
+        assert len(name(first)) <= 50
+        assert name(first) != name(second)
+    assert re.fullmatch(r"adam_tuple_adam_tuple_adam_tuple_adam_[0-9a-f]{8}", snake(first))
 
 
 def test_inline_classes_are_known_by_their_content() -> None:

@@ -2,10 +2,9 @@
 
 import linecache
 import typing
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
-from treaty.generator._module_scope import injected_name
 from treaty.generator.plan import plan_module
 from treaty.generator.render import render
 from treaty.schema._read import Reader
@@ -26,7 +25,6 @@ def load(cls: Any) -> ModuleType:
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     module = ModuleType(name)
     module.__file__ = filename
-    objects = {injected_name(symbol): value for symbol, value in reader.objects.items()}
-    setattr(module, "_classes", SimpleNamespace(**objects))  # noqa: B010 - a module has no such attribute to mypy
+    setattr(module, "_classes", reader.objects)  # noqa: B010 - a module has no such attribute to mypy
     exec(compile(text, filename, "exec"), vars(module))
     return module

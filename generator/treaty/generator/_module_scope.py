@@ -1,13 +1,12 @@
 """What code in one generated module can name: its own functions, those of other modules, dtypes, imports."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 
 from treaty.generator._dims_plan import sure_path
 from treaty.generator._lower import lower
-from treaty.generator._names import module_aliases, stems
+from treaty.generator._names import findable, literal, module_aliases, stems
 from treaty.generator._sizes import all_sizes, all_unsized
 from treaty.schema import Schema, ir
 
@@ -51,7 +50,7 @@ class ModuleScope:
             own_classes=[one for one in classes if one.id in own],
             emitted=emitted,
             generated=generated,
-            stems=stems(schema.classes, module),
+            stems=stems(schema.classes, None if inject else module),
             aliases=module_aliases(_modules(module, schema, generated, outside)),
             sizes=all_sizes(schema),
             unsized=all_unsized(schema),
@@ -68,7 +67,7 @@ class ModuleScope:
         if module == "builtins":
             return qualname
         if self.injected:
-            return f"_classes.{injected_name(symbol)}"
+            return f"_classes[{literal(symbol)}]"
         self.used.add(module)
         return f"{self.aliases[module]}.{qualname}"
 
@@ -105,14 +104,9 @@ class ModuleScope:
         return not self.injected and external(cls, self.module)
 
 
-def injected_name(symbol: str) -> str:
-    """The attribute of `_classes` that holds an object; qualnames of local classes are no Python."""
-    return re.sub(r"\W+", "_", symbol)
-
-
 def external(cls: ir.Class, module: str) -> bool:
     """Whether a class's code lives with another module: declared there with @state, and not a generic filled in here."""
-    return cls.kind == "state" and cls.module != module and "[" not in cls.id
+    return cls.module != module and findable(cls)
 
 
 def _modules(module: str, schema: Schema, generated: Mapping[str, str], outside: frozenset[str]) -> Iterable[str]:

@@ -17,6 +17,7 @@ from treaty.generator import _mypy_notes as notes
 from treaty.generator._mypy_names import Names, Place, Unsure
 from treaty.generator._mypy_types import Scope, Types
 from treaty.schema import SchemaError, _classes, _leaves, _ties, ir
+from treaty.schema._identity import generic_id
 from treaty.schema._settle import settle
 from treaty.schema.dims import Name
 
@@ -58,7 +59,7 @@ class _Reader:
 
     def node(self, info: TypeInfo, args: tuple[ir.Type, ...]) -> ir.Node:
         symbol = f"{info.module_name}:{_qualname(info)}"
-        id = f"{symbol}[{', '.join(map(_ties.describe_argument, args))}]" if args else symbol
+        id = generic_id(symbol, args) if args else symbol
         if id not in self._raw:
             self.classes.add(info.fullname)
             kind = notes.kind_of(info) or ""

@@ -1,8 +1,10 @@
 """Names in generated modules: of functions, of locals, and of imported modules."""
 
 import builtins
+import hashlib
 import keyword
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,6 +13,7 @@ from treaty.schema.dtypes import BY_NAME
 
 # Locals of generated functions, which no dim may shadow; nor may it shadow a builtin.
 _TAKEN: Final = frozenset({"state", "put", "obj", "found", "size", *dir(builtins)})
+_LONGEST: Final = 48  # characters in the stem of a generic class with its arguments
 # Aliases of imports that generated modules make themselves, and the constants that hold dtypes.
 _RESERVED: Final = frozenset(
     {"_np", "_jax", "_codec", "_ml_dtypes", "_TypedDict", "_classes"} | {f"_{name}" for name in BY_NAME}
@@ -24,43 +27,48 @@ def short(id: str) -> str:
 
 def pascal(id: str) -> str:
     """The stem of class names: `Adam[Params]` -> `AdamParams`."""
-    words = re.findall(r"\w+", short(id))
-    return "".join(word[:1].upper() + word[1:] for word in words)
+    return _normal("".join(word[:1].upper() + word[1:] for word in _words(id)))
 
 
 def snake(id: str) -> str:
     """The stem of function names: `HTTPState` -> `http_state`."""
-    words = re.findall(r"\w+", short(id))
-    split = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", word) for word in words]
-    return re.sub("_+", "_", "_".join(split)).strip("_").lower()
+    stem = _normal(_join(_words(id)))
+    return stem if stem.isidentifier() else f"_{stem}"  # of a class called `_2D`, or `_`
 
 
-def stems(classes: Iterable[ir.Class], home: str) -> dict[str, tuple[str, str]]:
-    """(function stem, class stem) of every class.
+def stems(classes: Iterable[ir.Class], home: str | None) -> dict[str, tuple[str, str]]:
+    """(function stem, class stem) of every class; no home: all of it goes into one module in memory.
 
     Code of @state classes is found by its stem, from other modules too, so two of one module must differ; what is
     emitted on the way (generics filled in, tuples, classes of other libraries) is numbered where it must be.
     """
     taken: dict[str, str] = {}
     found: dict[str, tuple[str, str]] = {}
-    for cls in sorted(classes, key=lambda cls: not _findable(cls)):
-        stem, title, number = snake(_title(cls)), pascal(_title(cls)), ""
-        if _findable(cls) and cls.module != home:
-            found[cls.id] = (stem, title)  # used through its own module's name
+    for cls in sorted(classes, key=lambda cls: not findable(cls)):
+        stem, title = name = snake(_title(cls)), pascal(_title(cls))
+        if findable(cls) and home not in (None, cls.module):
+            found[cls.id] = name  # used through its own module's name
             continue
-        while f"{stem}{number}" in taken or f"{title}{number}" in taken:
-            if _findable(cls):
-                other = short(taken.get(stem) or taken[title])
-                raise SchemaError(f"{cls.qualname} and {other} of {home} would both generate {stem}_read; rename one")
-            number = str(int(number.lstrip("_") or 1) + 1)
-        name = (f"{stem}_{number}" if number else stem, f"{title}{number}")
-        taken |= {f"{stem}{number}": cls.id, name[1]: cls.id}
+        number = 1
+        while clash := next((one for one in _emitted_for(cls, *name) if one in taken), None):
+            if findable(cls) and home is not None:
+                other = short(taken[clash])
+                raise SchemaError(f"{cls.qualname} and {other} of {home} would both generate {clash}; rename one")
+            number += 1
+            name = (f"{stem}_{number}", f"{title}{number}")
+        taken |= dict.fromkeys(_emitted_for(cls, *name), cls.id)
         found[cls.id] = name
     return found
 
 
-def _findable(cls: ir.Class) -> bool:
+def findable(cls: ir.Class) -> bool:
+    """Whether other modules call the code of a class by name: declared with @state, and not a generic filled in."""
     return cls.kind == "state" and "[" not in cls.id
+
+
+def _emitted_for(cls: ir.Class, stem: str, title: str) -> list[str]:
+    functions = ("read", "new", "to_state_dict", "from_state_dict", "abstract", *(f"peek_{dim}" for dim in cls.dims))
+    return [*(f"{stem}_{name}" for name in functions), f"{stem.upper()}_CODEC", f"{title}State"]
 
 
 def _title(cls: ir.Class) -> str:
@@ -68,6 +76,26 @@ def _title(cls: ir.Class) -> str:
     if cls.kind == "keywords":
         return "keywords"
     return cls.symbol if cls.kind == "foreign" else cls.id
+
+
+def _words(id: str) -> list[str]:
+    """The words of a name. Of one too long to read, the first words and a few digits that stand for all of them."""
+    words = re.findall(r"\w+", short(id))
+    if "[" not in id or len(_join(words)) <= _LONGEST:
+        return words
+    while len(words) > 1 and len(_join(words)) > _LONGEST - 9:
+        words.pop()
+    return [*words, hashlib.sha256(id.encode()).hexdigest()[:8]]
+
+
+def _join(words: Iterable[str]) -> str:
+    split = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", word) for word in words]
+    return re.sub("_+", "_", "_".join(split)).strip("_").lower()
+
+
+def _normal(name: str) -> str:
+    """A name as Python itself spells it."""
+    return unicodedata.normalize("NFKC", name)
 
 
 def local(dim: str) -> str:

@@ -18,6 +18,7 @@ from treaty.schema import ir
 from treaty.schema._classes import Place, bind, check_name, class_kind, constructor_names, declared, evaluate
 from treaty.schema._declare import ArraySpec, Dims, Fields, Length, version_of
 from treaty.schema._errors import SchemaError
+from treaty.schema._identity import generic_id, inline_id
 from treaty.schema._leaves import (
     RESOLVE,
     SCALARS,
@@ -37,7 +38,7 @@ from treaty.schema._leaves import (
     show,
 )
 from treaty.schema._settle import settle
-from treaty.schema._ties import EVERY, describe_argument, open_ties, tie, with_length
+from treaty.schema._ties import EVERY, open_ties, tie, with_length
 from treaty.schema.dims import Name
 from treaty.schema.modules import symbol_of
 
@@ -66,7 +67,11 @@ class Reader:
             name = getattr(annotation, "__qualname__", repr(annotation))
             self._problems.append(f"{name}: expected a class declared with @state (or an attrs class); {WRITE_STATE}")
             return ""
-        return self._class(origin, typing.get_args(annotation), {}).cls
+        try:
+            return self._class(origin, typing.get_args(annotation), {}).cls
+        except SchemaError as error:
+            self._problems += [f"{Place(origin)}: {problem}" for problem in error.problems]
+            return ""
 
     def classes(self) -> tuple[ir.Class, ...]:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
@@ -76,7 +81,8 @@ class Reader:
 
     def _symbol(self, value: Any) -> str:
         symbol = symbol_of(value)
-        self.objects[symbol] = value
+        if self.objects.setdefault(symbol, value) is not value:
+            raise SchemaError(f"two different objects are called {symbol}; give each a name of its own")
         return symbol
 
     def _class(self, cls: Any, args: tuple[Any, ...], scope: _Scope) -> ir.Node:
@@ -84,7 +90,7 @@ class Reader:
         parameters = getattr(cls, "__parameters__", ())
         read_args = tuple(self._type(variable, inner, Place(cls)) for variable in parameters)
         symbol = self._symbol(cls)
-        id = f"{symbol}[{', '.join(map(describe_argument, read_args))}]" if args else symbol
+        id = generic_id(symbol, read_args) if args else symbol
         if id not in self._raw:
             kind = class_kind(cls) or ""
             self._raw[id] = ir.Class(id, symbol, kind, (), (), version_of(cls) or 1, read_args)
@@ -236,7 +242,7 @@ class Reader:
     ) -> ir.Node:
         """A class described in place. Its id is its content: the same description is the same class."""
         types = {name: self._type(one, scope, place) for name, one in annotations.items()}
-        id = f"{symbol}({', '.join(f'{name}: {describe_argument(type)}' for name, type in types.items())})"
+        id = inline_id(symbol, types)
         fields = tuple(ir.Field(name, name, aliases.get(name, name), type) for name, type in types.items())
         self._raw[id] = ir.Class(id, symbol, kind, (), fields)
         return ir.Node(id, ((EVERY, Name(EVERY)),))

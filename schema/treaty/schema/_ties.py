@@ -34,11 +34,6 @@ def with_length(type: ir.Type, size: Expr) -> ir.Type:
     raise SchemaError(f"Length({str(size)!r}): expected list[X], tuple[X, ...] or dict[K, X], got {ir.describe(type)}")
 
 
-def describe_argument(type: ir.Type) -> str:
-    """A type argument in a class id: its ties as written, without the mark of being open."""
-    return ir.describe(rebuild(type, lambda node: ir.Node(node.cls, tuple(t for t in node.ties if t[0] != EVERY))))
-
-
 def rebuild(type: ir.Type, change: Callable[[ir.Node], ir.Node]) -> ir.Type:
     """The type with every class reference in it changed."""
     if isinstance(type, ir.Node):

@@ -275,7 +275,7 @@ def sizes(cls: Class) -> Iterator[Expr]:
 
 
 def describe(type: Type) -> str:
-    """A type in one short phrase, for messages and class ids."""
+    """A type in one short phrase, for messages."""
     if isinstance(type, Array):
         return f"{type.dtype}[{', '.join(map(str, type.dims))}]"
     if isinstance(type, Key):
