@@ -85,8 +85,9 @@ def test_names_are_made_one_way() -> None:
         "a.state": "_state",
         "b.state": "_b_state",
         "quant.int8": "_quant_int8",
-        "np": "_np_",
+        "np": "_np2",
     }
+    assert module_aliases(["_", "State"], ["_State"]) == {"_": "_module", "State": "_State2"}
 
 
 def test_a_class_called_schema_and_one_that_looks_like_a_tuple() -> None:

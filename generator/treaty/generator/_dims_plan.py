@@ -1,6 +1,7 @@
 """Decides how generated code comes to know dims: from a path that is surely there, or by looking around."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
 from attrs import frozen
 
@@ -53,8 +54,9 @@ def sure_path(schema: Schema, cls: ir.Class, dim: str, seen: frozenset[tuple[str
 def look_around(schema: Schema, cls: ir.Class, dim: str, peek: Callable[[str, str], str]) -> list[str]:
     """The body of a function that tries every source in turn. `peek` names such functions of other classes."""
     lines: list[str] = []
+    variables = map(loop_variable, count())  # one for each loop: to mypy a name has one type in a function
     for source in sources(schema, cls, dim):
-        lines += _try(schema, source, source.steps, f"state[{literal(source.key)}]", 0, peek)
+        lines += _try(schema, source, source.steps, f"state[{literal(source.key)}]", variables, peek)
     return [*lines, "return None"]
 
 
@@ -63,18 +65,18 @@ def _try(
     source: Source,
     steps: tuple[Item | Each | Present, ...],
     at: str,
-    depth: int,
+    variables: Iterator[str],
     peek: Callable[[str, str], str],
 ) -> list[str]:
     if steps:
         step, rest = steps[0], steps[1:]
         if isinstance(step, Item):
-            return _try(schema, source, rest, f"{at}[{literal(step.key)}]", depth, peek)
+            return _try(schema, source, rest, f"{at}[{literal(step.key)}]", variables, peek)
         if isinstance(step, Present):
-            inner = _try(schema, source, rest, at, depth, peek)
+            inner = _try(schema, source, rest, at, variables, peek)
             return [f"if {at} is not None:", *(f"    {line}" for line in inner)]
-        x = loop_variable(depth)
-        inner = _try(schema, source, rest, x, depth + 1, peek)
+        x = next(variables)
+        inner = _try(schema, source, rest, x, variables, peek)
         return [f"for {x} in {at}.values():", *(f"    {line}" for line in inner)]
     if source.child is None:
         size = f"len({at})" if source.axis is None else at + "".join(_axis(source))

@@ -7,7 +7,7 @@ from typing import Final
 from treaty.generator._dims_plan import size_text
 from treaty.generator._layout import Call, Comprehension, Expression, Keyword, OrNone, Text
 from treaty.generator._module_scope import ModuleScope
-from treaty.generator._names import literal, local, loop_variable
+from treaty.generator._names import is_name, literal, local, loop_variable
 from treaty.generator._sizes import left_out
 from treaty.schema import ir
 from treaty.schema.dims import Name, render
@@ -38,7 +38,7 @@ def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Express
     if isinstance(type, ir.Key):
         return Call("_codec.write_key", (Text(at),))
     if isinstance(type, ir.Enum):
-        return Text(f"{at}.name")
+        return Text(f"{at}._name_" if "name" in type.members else f"{at}.name")
     if isinstance(type, ir.Node):
         return Call(scope.function(type.cls, "to_state_dict"), (Text(at),))
     if isinstance(type, ir.Untyped):
@@ -119,8 +119,10 @@ def abstract(scope: ModuleScope, owner: str, type: ir.Type, default: str | None 
     if isinstance(type, ir.NumpyScalar):
         return Call(numpy_class(type.dtype), (Text("0"),))
     if isinstance(type, ir.Enum):
-        chosen = default.rpartition(".")[2] if default and default.startswith(type.symbol) else type.members[0]
-        return Text(f"{scope.symbol(type.symbol)}.{chosen}")
+        named = (default or "").removeprefix(f"{type.symbol}.")
+        chosen = named if named in type.members else type.members[0]
+        plain = is_name(chosen) and not chosen.startswith("_")
+        return Text(scope.symbol(type.symbol) + (f".{chosen}" if plain else f"[{literal(chosen)}]"))
     if isinstance(type, ir.Optional) and default == "None":
         return Text("None")
     if isinstance(type, ir.Optional):

@@ -125,7 +125,7 @@ def check_modules(modules: Iterable[Module], project: Project) -> list[Finding]:
         run = f"run: treaty generate {module.name}"
         if not path.exists():
             findings.append(Finding(relative(path), f"missing; {run}"))
-        elif (found := path.read_text()) != text:
+        elif (found := path.read_text(encoding="utf-8", errors="replace")) != text:
             diff = difflib.unified_diff(
                 found.splitlines(keepends=True), text.splitlines(keepends=True), "on disk", "generated"
             )

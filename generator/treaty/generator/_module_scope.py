@@ -6,7 +6,7 @@ from attrs import define, field
 
 from treaty.generator._dims_plan import sure_path
 from treaty.generator._lower import lower
-from treaty.generator._names import findable, literal, module_aliases, stems
+from treaty.generator._names import emitted_for, findable, literal, module_aliases, stems
 from treaty.generator._sizes import all_sizes, all_unsized
 from treaty.schema import Schema, ir
 
@@ -43,6 +43,7 @@ class ModuleScope:
         outside = frozenset(one.id for one in classes if not inject and external(one, module))
         emitted = _children_first(schema, roots, outside)
         own = {one.id for one in emitted}
+        names = stems(schema.classes, None if inject else module)
         return cls(
             module=module,
             declared=Schema("", classes),
@@ -50,8 +51,11 @@ class ModuleScope:
             own_classes=[one for one in classes if one.id in own],
             emitted=emitted,
             generated=generated,
-            stems=stems(schema.classes, None if inject else module),
-            aliases=module_aliases(_modules(module, schema, generated, outside)),
+            stems=names,
+            aliases=module_aliases(
+                _modules(module, schema, generated, outside),
+                {name for one in emitted for name in emitted_for(one, *names[one.id])},
+            ),
             sizes=all_sizes(schema),
             unsized=all_unsized(schema),
             unsure={

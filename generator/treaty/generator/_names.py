@@ -4,11 +4,11 @@ import builtins
 import hashlib
 import keyword
 import re
-import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
 from treaty.schema import SchemaError, ir
+from treaty.schema.dims import spelled
 from treaty.schema.dtypes import BY_NAME
 
 # Locals of generated functions, which no dim may shadow; nor may it shadow a builtin.
@@ -27,12 +27,12 @@ def short(id: str) -> str:
 
 def pascal(id: str) -> str:
     """The stem of class names: `Adam[Params]` -> `AdamParams`."""
-    return _normal("".join(word[:1].upper() + word[1:] for word in _words(id)))
+    return spelled("".join(word[:1].upper() + word[1:] for word in _words(id)))
 
 
 def snake(id: str) -> str:
     """The stem of function names: `HTTPState` -> `http_state`."""
-    stem = _normal(_join(_words(id)))
+    stem = spelled(_join(_words(id)))
     return stem if stem.isidentifier() else f"_{stem}"  # of a class called `_2D`, or `_`
 
 
@@ -50,13 +50,13 @@ def stems(classes: Iterable[ir.Class], home: str | None) -> dict[str, tuple[str,
             found[cls.id] = name  # used through its own module's name
             continue
         number = 1
-        while clash := next((one for one in _emitted_for(cls, *name) if one in taken), None):
+        while clash := next((one for one in emitted_for(cls, *name) if one in taken), None):
             if findable(cls) and home is not None:
                 other = short(taken[clash])
                 raise SchemaError(f"{cls.qualname} and {other} of {home} would both generate {clash}; rename one")
             number += 1
             name = (f"{stem}_{number}", f"{title}{number}")
-        taken |= dict.fromkeys(_emitted_for(cls, *name), cls.id)
+        taken |= dict.fromkeys(emitted_for(cls, *name), cls.id)
         found[cls.id] = name
     return found
 
@@ -66,7 +66,8 @@ def findable(cls: ir.Class) -> bool:
     return cls.kind == "state" and "[" not in cls.id
 
 
-def _emitted_for(cls: ir.Class, stem: str, title: str) -> list[str]:
+def emitted_for(cls: ir.Class, stem: str, title: str) -> list[str]:
+    """The names that a generated module has for a class."""
     functions = ("read", "new", "to_state_dict", "from_state_dict", "abstract", *(f"peek_{dim}" for dim in cls.dims))
     return [*(f"{stem}_{name}" for name in functions), f"{stem.upper()}_CODEC", f"{title}State"]
 
@@ -93,9 +94,14 @@ def _join(words: Iterable[str]) -> str:
     return re.sub("_+", "_", "_".join(split)).strip("_").lower()
 
 
-def _normal(name: str) -> str:
-    """A name as Python itself spells it."""
-    return unicodedata.normalize("NFKC", name)
+def in_docstring(text: str) -> str:
+    """Text as it can stand between triple quotes."""
+    return repr(text)[1:-1].replace('"', '\\"')
+
+
+def is_name(text: str) -> bool:
+    """Whether Python reads the text as one name and spells it the same."""
+    return text.isidentifier() and not keyword.iskeyword(text) and spelled(text) == text
 
 
 def local(dim: str) -> str:
@@ -105,28 +111,34 @@ def local(dim: str) -> str:
 
 
 def literal(value: str | bytes) -> str:
-    """A string as Python source, in the quotes a formatter would choose."""
+    """A string as Python source, in the quotes a formatter would choose. Whatever a user wrote goes through here."""
     quoted = repr(value)
     start = 1 if isinstance(value, bytes) else 0
     single = quoted[start] == "'" and '"' not in quoted
     return f'{quoted[:start]}"{quoted[start + 1 : -1]}"' if single else quoted
 
 
-def loop_variable(depth: int) -> str:
-    return "x" if depth == 0 else f"x{depth}"
+def loop_variable(number: int) -> str:
+    return "x" if number == 0 else f"x{number}"
 
 
-def module_aliases(modules: Iterable[str]) -> dict[str, str]:
-    """`{"my.state": "_state"}`, the last part of the name, with more of it where two are alike."""
-    found: dict[str, str] = {}
+def module_aliases(modules: Iterable[str], emitted: Iterable[str] = ()) -> dict[str, str]:
+    """`{"my.state": "_state"}`, the last part of the name, with more of it where two are alike, or a number.
+
+    None ends with an underscore, as the parameters of dims do that begin with one.
+    """
+    taken, found = {*_RESERVED, *emitted}, {}
     for module in modules:
         parts = module.split(".")
         for start in range(len(parts) - 1, -1, -1):
-            alias = "_" + "_".join(parts[start:]).strip("_")
-            if alias not in found.values() and alias not in _RESERVED:
+            alias = stem = f"_{spelled('_'.join(parts[start:])).strip('_') or 'module'}"
+            if alias not in taken:
                 break
-        while alias in found.values() or alias in _RESERVED:
-            alias += "_"
+        number = 1
+        while alias in taken:
+            number += 1
+            alias = f"{stem}{number}"
+        taken.add(alias)
         found[module] = alias
     return found
 

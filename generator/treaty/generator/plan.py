@@ -1,7 +1,7 @@
 """Decides what a generated module contains; the templates only lay it out."""
 
 import json
-import keyword
+import re
 from collections.abc import Iterable, Mapping
 
 from attrs import frozen
@@ -10,13 +10,11 @@ from treaty.generator import _expressions as ex
 from treaty.generator._dims_plan import Path, look_around, size_text, solve, sure_path
 from treaty.generator._layout import WIDTH, Call, Expression, Keyword, Text, lay_out
 from treaty.generator._module_scope import ModuleScope
-from treaty.generator._names import literal, local, short
+from treaty.generator._names import in_docstring, is_name, literal, local, short
 from treaty.schema import ir
 from treaty.schema.dims import definition_order, names
 from treaty.schema.dtypes import BY_NAME
 from treaty.schema.ir import class_to_data
-
-_BUILTIN_TYPES = frozenset({"int", "float", "bool", "str", "bytes", "complex", "dict", "object"})
 
 
 @frozen
@@ -41,7 +39,7 @@ class Record:
     title: str
     state_name: str
     state_fields: list[StateField]
-    by_call: bool  # keys that are no names, or would hide a builtin type: TypedDict("X", {...})
+    by_call: bool  # TypedDict("X", {...}), for keys that cannot be lines of a class
     write_signature: list[str]
     write: list[str]
     peeks: list[Peek]
@@ -102,10 +100,10 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
     sizes = [f"{local(size)}: int" for size in scope.sizes[cls.id]]
     registered = cls.kind in ("state", "attrs", "namedtuple", "typeddict")
     return Record(
-        title=short(cls.id),
+        title=in_docstring(short(cls.id)),
         state_name=state_name,
         state_fields=fields,
-        by_call=any(not _plain_name(one.key) for one in fields),
+        by_call=_by_call(fields),
         write_signature=_signature(f"{stem}_to_state_dict", [f"obj: {object_type}"], state_name),
         write=_write(scope, cls),
         peeks=_peeks(scope, cls, stem, state_name),
@@ -123,9 +121,10 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
     )
 
 
-def _plain_name(key: str) -> bool:
-    """Whether a key can be a line of a class body: a name, and not of a type that the lines below may need."""
-    return key.isidentifier() and not keyword.iskeyword(key) and key not in _BUILTIN_TYPES
+def _by_call(fields: list[StateField]) -> bool:
+    """Whether a key cannot be a line of a class body: no name, or one that Python changes, or that the types use."""
+    used = {word for one in fields for word in re.findall(r"\w+", one.type)}
+    return any(not is_name(one.key) or one.key.startswith("__") or one.key in used for one in fields)
 
 
 def _signature(name: str, parameters: list[str], returns: str) -> list[str]:

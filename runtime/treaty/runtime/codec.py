@@ -173,7 +173,7 @@ def int_entries(state: Mapping[str, _T], length: int | None = None) -> dict[int,
 
 
 def maybe(
-    function: Callable[Concatenate[Any, _P], _R], value: object, *args: _P.args, **kwargs: _P.kwargs
+    function: Callable[Concatenate[Any, _P], _R], value: object, /, *args: _P.args, **kwargs: _P.kwargs
 ) -> _R | None:
     """`function(value, ...)`, or None for None."""
     return None if value is None else function(value, *args, **kwargs)

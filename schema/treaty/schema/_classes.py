@@ -14,6 +14,7 @@ import attrs
 from treaty.schema._declare import FieldOptions, options_of, version_of
 from treaty.schema._errors import SchemaError
 from treaty.schema._leaves import RESOLVE
+from treaty.schema.dims import spelled
 from treaty.schema.modules import symbol_of
 
 _FACTORY: Any = type(attrs.Factory(list))  # to mypy, Factory is a function
@@ -86,6 +87,10 @@ def check_name(name: str, kind: str) -> None:
     """attrs and NamedTuple refuse keywords themselves; type checkers and attrs disagree on how `_x` is passed."""
     if kind == "state" and name.startswith("_"):
         raise SchemaError(f"{name!r} starts with an underscore; rename it and write field(key={name!r})")
+    if kind != "typeddict" and spelled(name) != name:
+        raise SchemaError(
+            f"{name!r} is {spelled(name)!r} to Python; name it so, and keep the key with field(key={name!r})"
+        )
 
 
 def constructor_names(cls: type) -> list[str]:

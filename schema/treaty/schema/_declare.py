@@ -9,7 +9,7 @@ from attrs import frozen
 
 from treaty.schema import dtypes
 from treaty.schema._errors import SchemaError
-from treaty.schema.dims import Dim, Expr, Int, parse_dims, parse_expr
+from treaty.schema.dims import Dim, Expr, Int, parse_dims, parse_expr, spelled
 from treaty.schema.modules import import_code_on_first_use
 
 _T = TypeVar("_T")
@@ -102,8 +102,8 @@ class Dims:
             if name is not Ellipsis and not isinstance(name, str):
                 raise SchemaError(f"Dims({name!r}): expected a dim name or ...")
         self.every = Ellipsis in same
-        self.ties = {name: _size(f"Dims({name!r})", name) for name in same if isinstance(name, str)}
-        self.ties |= {name: _size(f"Dims({name}={size!r})", size) for name, size in tied.items()}
+        self.ties = {spelled(name): _size(f"Dims({name!r})", name) for name in same if isinstance(name, str)}
+        self.ties |= {spelled(name): _size(f"Dims({name}={size!r})", size) for name, size in tied.items()}
 
     def __repr__(self) -> str:
         ties = [f"{name}={str(size)!r}" for name, size in self.ties.items()]

@@ -6,6 +6,7 @@ jaxtyping's own dim classes are private and drop labels, so the text is parsed h
 
 import ast
 import keyword
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
@@ -73,7 +74,13 @@ class Dim:
 
 def parse_dims(text: str) -> tuple[Dim, ...]:
     """`"d_in 4*d_in"` -> two Dims. Raises SchemaError with the word that is wrong and how to write it."""
-    return tuple(parse_dim(word) for word in text.split())
+    found = map(parse_dim, text.split())
+    return tuple(Dim(one.size, None if one.label is None else spelled(one.label)) for one in found)
+
+
+def spelled(name: str) -> str:
+    """A name as Python spells it: one letter for the ligature of f and i would be two parameters that are one."""
+    return unicodedata.normalize("NFKC", name)
 
 
 def parse_dim(word: str) -> Dim:
