@@ -321,7 +321,10 @@ def params_to_state_dict(obj: _transformer.Params) -> ParamsState:
         raise _codec.other_class(obj, _transformer.Params)
     return {
         "embedding": obj.embedding,
-        "blocks": _codec.indexed(obj.blocks, block_to_state_dict),
+        "blocks": _codec.indexed(
+            _codec.exact_tuple(obj.blocks),
+            block_to_state_dict,
+        ),
         "final_norm": norm_to_state_dict(obj.final_norm),
     }
 

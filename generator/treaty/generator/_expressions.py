@@ -38,7 +38,7 @@ def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Express
     if isinstance(type, ir.Key):
         return Call("_codec.write_key", (Text(at),))
     if isinstance(type, ir.Enum):
-        return Text(f"{at}._name_" if "name" in type.members else f"{at}.name")
+        return Call("_codec.member_name", (Text(at), Text(scope.symbol(type.symbol))))
     if isinstance(type, ir.Node):
         return Call(scope.function(type.cls, "to_state_dict"), (Text(at),))
     if isinstance(type, ir.Untyped):
@@ -48,17 +48,18 @@ def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Express
     x = loop_variable(depth)
     if isinstance(type, ir.Sequence):
         item = write(scope, type.item, x, depth + 1)
+        items = Call("_codec.exact_tuple" if type.immutable else "_codec.exact_list", (Text(at),))
         if isinstance(item, Call) and str(item.args[0]) == x and len(item.args) == 1:
-            return Call("_codec.indexed", (Text(at), Text(item.head)))
-        plain = str(item) == x
-        return Call("_codec.indexed", (Text(at) if plain else Comprehension(item, x, Text(at)),))
+            return Call("_codec.indexed", (items, Text(item.head)))
+        return Call("_codec.indexed", (items if str(item) == x else Comprehension(item, x, items),))
     if isinstance(type, ir.Dict):
         k = x.replace("x", "k")
         key = f"{k}: " if type.key == "str" else f"str({k}): "
         value = write(scope, type.value, x, depth + 1)
+        entries = Call(f"_codec.{type.key}_keyed", (Text(at),))
         if str(value) == x and type.key == "str":
-            return Call("dict", (Text(at),))
-        return Comprehension(value, f"{k}, {x}", Text(f"{at}.items()"), "{}", key)
+            return Call("dict", (entries,))
+        return Comprehension(value, f"{k}, {x}", entries, "{}", key)
     return Text(at)
 
 
@@ -101,7 +102,7 @@ def _read_many(
     k = x.replace("x", "k")
     entries = Call("_codec.entries" if type.key == "str" else "_codec.int_entries", (Text(at), *length))
     value = read(scope, type.value, x, unsure, depth + 1)
-    return Comprehension(value, f"{k}, {x}", Text(f"{entries}.items()"), "{}", f"{k}: ")
+    return Comprehension(value, f"{k}, {x}", entries, "{}", f"{k}: ")
 
 
 def abstract(scope: ModuleScope, owner: str, type: ir.Type, default: str | None = None) -> Expression:

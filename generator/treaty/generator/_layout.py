@@ -42,7 +42,7 @@ class Keyword:
 
 @frozen
 class Comprehension:
-    """`[item for x in items]`, or with braces and a key."""
+    """`[item for x in items]`, or with braces and a key, over `items.items()`."""
 
     item: "Expression"
     names: str
@@ -50,8 +50,13 @@ class Comprehension:
     brackets: str = "[]"
     key: str = ""
 
+    @property
+    def method(self) -> str:
+        return ".items()" if self.key else ""
+
     def __str__(self) -> str:
-        return f"{self.brackets[0]}{self.key}{self.item} for {self.names} in {self.items}{self.brackets[1]}"
+        inner = f"{self.key}{self.item} for {self.names} in {self.items}{self.method}"
+        return f"{self.brackets[0]}{inner}{self.brackets[1]}"
 
 
 @frozen
@@ -90,7 +95,7 @@ def _explode(before: str, expression: Expression, after: str, indent: int) -> It
         yield f"{pad}{before}{expression.brackets[0]}"
         # The item is exploded whatever its length: only a trailing comma in it keeps this form.
         yield from _explode(expression.key, expression.item, "", indent + 4)
-        yield from lay_out(f"for {expression.names} in ", expression.items, "", indent + 4)
+        yield from lay_out(f"for {expression.names} in ", expression.items, expression.method, indent + 4)
         yield f"{pad}{expression.brackets[1]}{after}"
     elif isinstance(expression, OrNone):
         yield f"{pad}{before}None"

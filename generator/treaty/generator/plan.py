@@ -139,7 +139,11 @@ def _write(scope: ModuleScope, cls: ir.Class) -> list[str]:
     guard = []
     if cls.kind == "partial":
         guard = [f"_codec.check_partial(obj, {scope.symbol(cls.symbol)})"]
-    elif cls.kind in ("state", "attrs", "namedtuple"):
+    elif cls.kind == "tuple":
+        guard = [f"_codec.check_tuple(obj, {len(cls.fields)})"]
+    elif cls.kind in ("typeddict", "keywords"):
+        guard = [f"_codec.check_keys(obj, {len(cls.fields)})"]
+    else:
         symbol = scope.symbol(cls.symbol)
         guard = [f"if type(obj) is not {symbol}:", f"    raise _codec.other_class(obj, {symbol})"]
     values = {one.key: ex.write(scope, one.type, _attribute(cls, one)) for one in cls.fields}

@@ -4,13 +4,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
-from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._files import read_buffer, write_pieces
 from treaty.runtime._state import alike
 from treaty.runtime._state.arrays import check
-from treaty.runtime._state.explain import explain as walk
 from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
-from treaty.runtime._state.state_dict import Into, from_state_dict
+from treaty.runtime._state.state_dict import Into, check_state, from_state_dict, write_state
 from treaty.runtime.formats._join import join
 from treaty.runtime.formats._msgpack_decode import decode
 from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, Piece, encode
@@ -88,14 +86,11 @@ def _pieces(codec: Codec[_T], obj: _T, chunk_bytes: int, sketch: bool = True) ->
     if sketch:
         with alike.sketching() as runs:
             state = codec.write(obj)
-    else:
-        state = codec.write(obj)
-    try:
         with alike.knowing({key: [run] for key, run in runs.items()}, build=False):
             codec.read(state, check, *[None] * len(codec.dims))
-    except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
-        found = walk(codec.schema, codec.write(obj))
-        raise (StateMismatchError(found) if found else error) from None
+    else:
+        state = write_state(codec, obj)
+        check_state(codec, state)
     try:
         return encode(state, chunk_bytes=chunk_bytes, runs=runs)
     except TreatyError:

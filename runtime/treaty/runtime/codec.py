@@ -33,6 +33,8 @@ from treaty.runtime._state.arrays import host as host
 from treaty.runtime._state.arrays import key_dtype
 from treaty.runtime._state.arrays import read_key as read_key
 from treaty.runtime._state.arrays import write_key as write_key
+from treaty.runtime._state.explain import describe
+from treaty.runtime._state.explain_value import DICTS, class_names
 from treaty.runtime._state.index import index_keys
 from treaty.runtime._state.ml import bfloat16 as bfloat16
 from treaty.runtime._state.ml import float4_e2m1fn as float4_e2m1fn
@@ -64,6 +66,7 @@ from treaty.runtime._state.state_dict import build as build
 from treaty.runtime._state.untyped import read_untyped as read_untyped
 from treaty.runtime._state.untyped import write_untyped as write_untyped
 from treaty.schema import Schema
+from treaty.schema.modules import symbol_of
 
 _T = TypeVar("_T")
 _S = TypeVar("_S", bound=np.generic)
@@ -71,6 +74,8 @@ _E = TypeVar("_E", bound=enum.Enum)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _N = TypeVar("_N", int, int | None)
+_L = TypeVar("_L", bound=Iterable[object])
+_D = TypeVar("_D", bound=Mapping[Any, object])
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Keywords: TypeAlias = "dict[str, Any]"
@@ -128,6 +133,53 @@ def indexed(items: Iterable[Any], write: Callable[[Any], Any] | None = None) -> 
     """A sequence in state-dict form, keys "0", "1", …, with its items written by `write`."""
     values = items if isinstance(items, (list, tuple)) else list(items)
     return alike.write_each(values, write, index_keys(len(values)))
+
+
+def exact_list(value: _L) -> _L:
+    """A list to be written: a tuple or a subclass would come back as a plain list."""
+    if type(value) is not list:
+        raise refused("list", value)
+    return value
+
+
+def exact_tuple(value: _L) -> _L:
+    """A tuple of any length to be written."""
+    if type(value) is not tuple:
+        raise refused("tuple", value)
+    return value
+
+
+def check_tuple(value: tuple[object, ...], length: int) -> None:
+    """Refuse another than the declared tuple: items beyond it would be lost."""
+    if type(value) is not tuple or len(value) != length:
+        raise refused(f"tuple of {length}", value)
+
+
+def check_keys(value: Mapping[str, object], count: int) -> None:
+    """Refuse a dict with other than the declared keys; one that lacks a key fails when that is asked for."""
+    if type(value) not in DICTS or len(value) != count:
+        raise refused(f"a dict of {count}", value)
+
+
+def str_keyed(value: _D) -> _D:
+    """A dict to be written by its keys."""
+    if type(value) not in DICTS or not {str}.issuperset(map(type, value)):
+        raise refused("a dict with keys of type str", value)
+    return value
+
+
+def int_keyed(value: _D) -> _D:
+    """A dict to be written by the text of its keys, which 1, True and "1" share."""
+    if type(value) not in DICTS or not {int}.issuperset(map(type, value)):
+        raise refused("a dict with keys of type int", value)
+    return value
+
+
+def member_name(value: _E, cls: type[_E]) -> str:
+    """What an enum member is stored as."""
+    if type(value) is not cls:
+        raise other_class(value, cls)
+    return value._name_  # `name` may be a member itself
 
 
 def empty(state: object) -> None:
@@ -208,8 +260,8 @@ def member(value: object, cls: type[_E]) -> _E:
 
 def check_partial(value: Partial, func: Callable[..., Any]) -> None:
     """Refuse a Partial of another function than the declared one: it would be lost on restore."""
-    if value.func is not func:
-        raise StateMismatchError([errors.Mismatch(f"a Partial of {func}", f"one of {value.func}", ())])
+    if type(value) is not Partial or value.func is not func:
+        raise refused(f"a Partial of {func}", getattr(value, "func", value))
 
 
 def partial(func: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Partial:
@@ -218,8 +270,13 @@ def partial(func: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[s
 
 
 def other_class(obj: object, cls: type) -> StateMismatchError:
-    """An instance of a subclass where its base is declared: what the subclass adds would be lost."""
-    return StateMismatchError([errors.Mismatch(cls.__qualname__, f"an instance of {type(obj).__qualname__}", ())])
+    """An instance of another class than the declared one, also of a subclass: what that adds would be lost."""
+    return StateMismatchError([errors.Mismatch(*class_names(symbol_of(cls), obj), ())])
+
+
+def refused(expected: str, value: object) -> StateMismatchError:
+    """What is said of a value that would come back as another; whoever knows the schema says where it is."""
+    return StateMismatchError([errors.Mismatch(expected, describe(value), ())])
 
 
 def attribute(obj: object, name: str) -> Any:
@@ -229,15 +286,14 @@ def attribute(obj: object, name: str) -> Any:
 
 def construct(cls: Callable[..., _T], /, **values: object) -> _T:
     """An instance of a class that another library owns."""
-    return cls(**values)
+    made: _T = instances.foreign_constructor(cls)(**values)
+    return made
 
 
 def blank(cls: type[_T], /, **values: object) -> _T:
     """An instance without `__init__`, so that abstract values meet no validator."""
-    obj = object.__new__(cls)
-    for name, value in values.items():
-        object.__setattr__(obj, name, value)
-    return obj
+    made: _T = instances.blank(cls, **values)
+    return made
 
 
 def abstract(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> jax.Array:

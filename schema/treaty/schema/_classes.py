@@ -100,8 +100,16 @@ def constructor_names(cls: type) -> list[str]:
     if attrs.has(cls):
         return [attribute.name for attribute in attrs.fields(cls)]
     if dataclasses.is_dataclass(cls):
-        return [one.name for one in dataclasses.fields(cls) if one.init]
+        return [one.name for one in dataclasses.fields(cls) if one.init or has_own_init(cls)]
     raise SchemaError(f"Fields(...): expected a NamedTuple, dataclass or attrs class, got {cls.__name__}")
+
+
+def has_own_init(cls: Any) -> bool:
+    """Whether a dataclass or attrs class has an `__init__` that somebody wrote: it need not take the fields."""
+    init = cls.__dict__.get("__init__")
+    code = getattr(getattr(init, "__wrapped__", init), "__code__", None)
+    generated = "<attrs generated" if attrs.has(cls) else "<string>"  # what attrs and dataclasses call their source
+    return code is None or not code.co_filename.startswith(generated)
 
 
 def bind(cls: Any, args: tuple[Any, ...], scope: _Scope) -> dict[Any, Any]:

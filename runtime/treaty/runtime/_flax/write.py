@@ -11,6 +11,7 @@ from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields, thawed
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
 from treaty.runtime._state.index import index_keys
 from treaty.runtime._state.registry import codec_of_instance, is_state_class
+from treaty.runtime._state.state_dict import write_state
 from treaty.runtime.formats._msgpack_encode import host_array
 
 _Write: TypeAlias = Callable[[Any], Any]
@@ -27,7 +28,7 @@ def to_host_state(target: Any) -> Any:
 
 
 def write_state_class(target: Any) -> Any:
-    return codec_of_instance(target).write(target)
+    return write_state(codec_of_instance(target), target)
 
 
 def _host_view(array: Any) -> Any:

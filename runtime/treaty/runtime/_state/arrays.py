@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Union, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from treaty.schema import TreatyError
@@ -23,6 +24,7 @@ ArrayN: TypeAlias = jax.Array | np.ndarray[tuple[int, ...], np.dtype[_S]]
 _array_type: type[Any] | None = None  # of committed jax arrays, once one was seen: isinstance on jax.Array is slow
 _uint32 = np.dtype("uint32")
 _ndarray = np.ndarray
+_Masked = np.ma.MaskedArray
 
 
 class Mismatch(Exception):
@@ -43,8 +45,17 @@ class KeyState(TypedDict):
 
 
 def is_array(value: object) -> bool:
-    """Whether a value may stand in an array field: numpy, jax, traced, or abstract."""
-    return isinstance(value, (np.ndarray, np.generic, jax.ShapeDtypeStruct, jax.Array))
+    """Whether a value may stand in an array field: numpy, jax, traced, or abstract. A mask would be lost."""
+    if type(value) is _ndarray:
+        return True
+    arrays = (np.ndarray, np.generic, jax.ShapeDtypeStruct, jax.Array)
+    return isinstance(value, arrays) and not isinstance(value, _Masked)
+
+
+def is_key(value: object) -> bool:
+    """Whether a value is an array of typed PRNG keys, and not of their words."""
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def _checked(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...]) -> bool:
@@ -108,7 +119,7 @@ def place_each(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> j
 
 def _first_sight(leaf: Any, pending: list[Any]) -> Any:
     global _array_type
-    if isinstance(leaf, (np.ndarray, np.generic)):
+    if isinstance(leaf, (np.ndarray, np.generic)) and not isinstance(leaf, _Masked):
         pending.append(leaf)
     elif not is_array(leaf):
         raise Mismatch
@@ -149,7 +160,9 @@ def refuse_narrowing(dtype: _DType) -> None:
 
 
 def write_key(key: jax.Array) -> KeyState:
-    """A typed PRNG key as its implementation's name and its words."""
+    """A typed PRNG key as its implementation's name and its words; words alone would come back as a key."""
+    if not is_key(key):
+        raise Mismatch
     is_abstract = isinstance(key, jax.ShapeDtypeStruct)
     data = jax.eval_shape(jax.random.key_data, key) if is_abstract else jax.random.key_data(key)
     return {"impl": str(_impl_of(key)), "data": data}

@@ -46,7 +46,7 @@ class _Walker:
 
     def cls(self, cls: ir.Class, state: Any, given: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
         if state.__class__ is not dict:
-            yield Mismatch(f"{_short(cls.id)} as a dict", _kind(state), path)
+            yield Mismatch(f"{short(cls.id)} as a dict", _kind(state), path)
             return
         known = {field.key for field in cls.fields}
         env, wrong = self._environment(cls, state, given, path)
@@ -61,7 +61,7 @@ class _Walker:
                 yield Mismatch(_expected(field.type, env), "nothing", (*path, field.key))
         for key in state:
             if key not in known:
-                yield Mismatch(f"no such key in {_short(cls.id)}", describe(state[key]), (*path, _as_key(key)))
+                yield Mismatch(f"no such key in {short(cls.id)}", describe(state[key]), (*path, as_key(key)))
 
     def type(self, type: ir.Type, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
         if isinstance(type, (ir.Array, ir.Key)):
@@ -99,7 +99,7 @@ class _Walker:
         template: Any,
     ) -> Iterator[Mismatch]:
         if state.__class__ is not dict:
-            yield Mismatch(f"{_container_name(type)} as a dict", _kind(state), path)
+            yield Mismatch(f"{container_name(type)} as a dict", _kind(state), path)
             return
         if isinstance(type, ir.Partial):
             parts: dict[str, ir.Type] = {"args": type.args, "keywords": type.keywords}
@@ -125,8 +125,8 @@ class _Walker:
                 yield Mismatch(_expected(part, env), "nothing", (*path, step))
         for key in state:
             if key not in parts:
-                expected = f"no such key in a {_container_name(type)}"
-                yield Mismatch(expected, describe(state[key]), (*path, _as_key(key)))
+                expected = f"no such key in a {container_name(type)}"
+                yield Mismatch(expected, describe(state[key]), (*path, as_key(key)))
 
     def _environment(self, cls: ir.Class, state: Any, given: _Env, path: Path) -> tuple[_Env, list[Mismatch]]:
         """The dims of one instance: given from above, read from the data, or defined by a label."""
@@ -214,12 +214,17 @@ def _expected(type: ir.Type, env: _Env) -> str:
         name = f"key<{type.impl}>" if type.impl else "key"
         return f"{name}[{', '.join(_show_size(dim, env) for dim in type.dims)}]"
     if isinstance(type, ir.Node):
-        return _short(type.cls)
+        return short(type.cls)
     if isinstance(type, ir.Optional):
         return f"{_expected(type.item, env)} or None"
     if isinstance(type, (ir.Sequence, ir.Dict, ir.Tuple, ir.Partial)):
-        return _container_name(type)
+        return container_name(type)
     return ir.describe(type)
+
+
+def expected_name(type: ir.Type) -> str:
+    """What a field is to hold, with the names of its dims."""
+    return _expected(type, {})
 
 
 def _show_size(dim: Dim, env: _Env) -> str:
@@ -230,7 +235,7 @@ def _show_size(dim: Dim, env: _Env) -> str:
     return name if size is None else f"{name}={size}"
 
 
-def _container_name(type: ir.Type) -> str:
+def container_name(type: ir.Type) -> str:
     if isinstance(type, ir.Sequence):
         return "tuple" if type.immutable else "list"
     if isinstance(type, ir.Dict):
@@ -282,11 +287,11 @@ def _is_key(kind: str, key: object) -> bool:
         return False
 
 
-def _as_key(key: object) -> str | int:
+def as_key(key: object) -> str | int:
     return key if type(key) is str else f"{type(key).__name__} key {str(key)[:40]}"
 
 
-def _short(id: str) -> str:
+def short(id: str) -> str:
     """`pkg.state:Adam[pkg.state:Params]` -> `Adam[Params]`."""
     words = id.replace("[", " [ ").replace("]", " ] ").replace(", ", " , ").split(" ")
     return "".join(", " if word == "," else word.rpartition(":")[2] for word in words)

@@ -3,12 +3,13 @@
 Setting slots directly is twice as fast as `__init__`, and an unflatten that ran validators would refuse tracers.
 """
 
+import dataclasses
 import gc
 import linecache
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
 from types import MemberDescriptorType
 from typing import Any, Final
@@ -17,16 +18,43 @@ from weakref import WeakSet
 import attrs
 from jax.tree_util import GetAttrKey, register_pytree_with_keys
 
+from treaty.schema._classes import has_own_init
+
 _CACHED_HASH: Final = "_attrs_cached_hash"  # attrs' own name for it
 _registered: WeakSet[type] = WeakSet()
 
 
 def constructor(cls: type) -> Callable[..., Any]:
-    """A faster way to call the class with all its fields; the class itself where its `__init__` does more than store."""
-    if not attrs.has(cls) or does_more(cls):
+    """A faster way to call an attrs class with all its fields; the class itself where its `__init__` does more than store.
+
+    An `__init__` that somebody wrote takes what it likes: then the fields are stored, and checked as attrs would.
+    """
+    if does_more(cls) and not has_own_init(cls):
         return cls
     values = {one.name: str(one.alias) for one in attrs.fields(cls)}
-    return _compile(cls, "construct", list(values.values()), _store(cls, values))
+    store = _compile(cls, "construct", list(values.values()), _store(cls, values))
+    return store if not does_more(cls) else lambda **given: _validated(store(**given))
+
+
+def _validated(obj: Any) -> Any:
+    attrs.validate(obj)
+    return obj
+
+
+@cache
+def foreign_constructor(cls: Any) -> Callable[..., Any]:
+    """How a class of another library is made from its fields: by its `__init__`, where that was made from them too."""
+    if attrs.has(cls):
+        return constructor(cls)
+    return partial(blank, cls) if dataclasses.is_dataclass(cls) and has_own_init(cls) else cls
+
+
+def blank(cls: Any, /, **values: object) -> Any:
+    """An instance without `__init__`."""
+    obj = object.__new__(cls)
+    for name, value in values.items():
+        object.__setattr__(obj, name, value)
+    return obj
 
 
 def many(cls: type, values: Mapping[str, list[Any]], count: int) -> list[Any]:
@@ -34,7 +62,8 @@ def many(cls: type, values: Mapping[str, list[Any]], count: int) -> list[Any]:
     if does_more(cls):
         names = [str(attrs.fields_dict(cls)[name].alias) for name in values]
         rows = zip(*values.values(), strict=True) if values else repeat((), count)
-        return [cls(**dict(zip(names, row, strict=True))) for row in rows]
+        make = constructor(cls)
+        return [make(**dict(zip(names, row, strict=True))) for row in rows]
     with collector_paused():  # it would look at each of them several times
         made: list[Any] = list(map(object.__new__, repeat(cls, count)))
     for name, column in values.items():
@@ -88,11 +117,8 @@ def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...
 
 def does_more(cls: type) -> bool:
     """Whether `__init__` checks, converts or computes: then restoring runs it."""
-    init = cls.__dict__.get("__init__")
-    code = getattr(getattr(init, "__wrapped__", init), "__code__", None)
-    by_attrs = code is not None and code.co_filename.startswith("<attrs generated")
     hooks = hasattr(cls, "__attrs_post_init__") or hasattr(cls, "__attrs_pre_init__")
-    return not by_attrs or hooks or any(one.validator or one.converter for one in attrs.fields(cls))
+    return has_own_init(cls) or hooks or any(one.validator or one.converter for one in attrs.fields(cls))
 
 
 def _store(cls: type, values: Mapping[str, str]) -> list[str]:

@@ -51,6 +51,12 @@ def is_state_class(cls: type) -> bool:
     return version_of(cls) is not None or any(origin is cls for origin, _ in list(_codecs))
 
 
+def is_class_of(cls: type, id: str) -> bool:
+    """Whether a class is the one of this id, as far as generated code knows it: of one defined anew there are two."""
+    known = [origin for origin, own in list(_codecs) if own == id]
+    return not known or cls in known
+
+
 def codec_of_class(cls: Any) -> Codec[Any]:
     """The codec of a class or generic alias; imports its generated module where needed."""
     try:

@@ -5,8 +5,9 @@ from typing import Any, Literal, TypeVar, overload
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._state import template as templates
-from treaty.runtime._state.arrays import collect, keep_on_host, place_each, placed, transfer
+from treaty.runtime._state.arrays import check, collect, keep_on_host, place_each, placed, transfer
 from treaty.runtime._state.explain import explain as walk
+from treaty.runtime._state.explain_value import explain_value
 from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
 from treaty.schema import TreatyError
 
@@ -17,12 +18,30 @@ Into = Literal["numpy"]
 def to_state_dict(obj: object, cls: Any = None) -> dict[str, Any]:
     """The state of an instance as nested dicts, laid out as Flax does; nothing is copied or moved.
 
-    `cls` names the generic alias where the class of `obj` alone does not say it.
+    Leaves are what they were, right or wrong; a container or class other than the declared one, which would come back
+    as that, is refused. `cls` names the generic alias where the class of `obj` alone does not say it.
     """
-    codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
-    state = codec.write(obj)
+    return write_state(codec_of_instance(obj) if cls is None else codec_of_class(cls), obj)
+
+
+def write_state(codec: Codec[_T], obj: _T) -> dict[str, Any]:
+    """Run a generated writer, and say what is wrong where it refuses."""
+    try:
+        state = codec.write(obj)
+    except Exception as error:  # whatever a writer trips over, the explanation says what is wrong
+        found = explain_value(codec.schema, obj)
+        raise (StateMismatchError(found) if found else error) from None
     assert isinstance(state, dict)
     return state
+
+
+def check_state(codec: Codec[Any], state: Mapping[str, Any]) -> None:
+    """Raise what a restore would, before anything is stored."""
+    try:
+        codec.read(state, check, *[None] * len(codec.dims))
+    except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
+        found = walk(codec.schema, state)
+        raise (StateMismatchError(found) if found else error) from None
 
 
 @overload
@@ -60,7 +79,7 @@ def from_state_dict(
     filled = templates.fill_untyped(codec.schema, state, target)
     obj = build(codec, filled, dims or {}, into)
     if not templates.same_shapes(obj, target):
-        raise _error(codec, state, dims or {}, codec.write(target), None)
+        raise _error(codec, state, dims or {}, write_state(codec, target), None)
     return obj
 
 
@@ -69,7 +88,7 @@ def explain(target: Any, state: object, *, dims: Mapping[str, int] | None = None
     if isinstance(target, type) or hasattr(target, "__origin__"):
         return walk(codec_of_class(target).schema, state, dims)
     codec = codec_of_instance(target)
-    return walk(codec.schema, state, dims, codec.write(target))
+    return walk(codec.schema, state, dims, write_state(codec, target))
 
 
 def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: Into | None = None) -> _T:

@@ -10,12 +10,12 @@ import numpy as np
 from attrs import evolve, frozen
 from jax.sharding import SingleDeviceSharding
 
-from treaty.runtime._errors import StateMismatchError, show_keys
+from treaty.runtime._errors import show_keys
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._memory import copied
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
-from treaty.runtime._state.state_dict import explain_quickly
+from treaty.runtime._state.state_dict import check_state, write_state
 from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
 from treaty.schema import Schema, TreatyError
@@ -52,10 +52,8 @@ class Plan:
 def plan_save(state: Any, cls: Any, metadata: Mapping[str, Any] | None) -> Plan:
     """Check a state against its class, and lay it out. Nothing is copied or moved."""
     codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
-    tree = codec.write(state)
-    mismatches = explain_quickly(codec, tree, {})
-    if mismatches:
-        raise StateMismatchError(mismatches)
+    tree = write_state(codec, state)
+    check_state(codec, tree)
     return plan_tree(tree, codec.schema, dims_of(codec.schema, tree), metadata)
 
 

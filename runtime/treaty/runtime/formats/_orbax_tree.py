@@ -13,6 +13,7 @@ from treaty.runtime._errors import InvalidArgumentError, StateMismatchError, sho
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.explain import explain
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
+from treaty.runtime._state.state_dict import check_state, write_state
 from treaty.schema import Schema, ir
 from treaty.schema._declare import version_of
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
@@ -59,10 +60,14 @@ def leaves_of(state: Any, cls: Any) -> list[Leaf]:
 
 def _instance(state: Any, cls: Any, keys: _Keys) -> Iterator[Leaf]:
     codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
-    tree = state if type(state) is dict else codec.write(state)
-    found = explain(codec.schema, map_arrays(shape_of, tree))
-    if found:
-        raise StateMismatchError(found)
+    if type(state) is dict:
+        tree = state
+        found = explain(codec.schema, map_arrays(shape_of, tree))
+        if found:
+            raise StateMismatchError(found)
+    else:
+        tree = write_state(codec, state)
+        check_state(codec, tree)
     yield from _typed(codec.schema, ir.Node(codec.schema.root), tree, keys)
 
 

@@ -19,13 +19,15 @@ from treaty.runtime._convert.lazy_restore import MaybeScalar, fit, map_arrays, r
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.arrays import write_key
-from treaty.runtime._state.state_dict import Into
+from treaty.runtime._state.registry import codec_of_instance
+from treaty.runtime._state.state_dict import Into, check_state, write_state
 from treaty.runtime._state.untyped import write_untyped
 from treaty.runtime.formats import _json_values
 from treaty.runtime.formats._npz_archive import read_archive, write_archive
 from treaty.runtime.formats._npz_names import join, split
 from treaty.runtime.formats._safetensors_header import parse_json
 from treaty.schema import Schema
+from treaty.schema._declare import version_of
 from treaty.schema.dtypes import BY_NAME
 
 _T = TypeVar("_T")
@@ -77,7 +79,12 @@ def restore(path: _PathLike, cls: Any, *, dims: Mapping[str, int] | None = None,
 
 def write(path: _PathLike, state: object) -> None:
     """Write an instance or a tree to a file that replaces `path` as a whole; np.load reads the arrays of it."""
-    tree = write_untyped(state)
+    if version_of(type(state)) is None:
+        tree = write_untyped(state)
+    else:
+        codec = codec_of_instance(state)
+        tree = write_state(codec, state)
+        check_state(codec, tree)
     if type(tree) is not dict:
         raise InvalidArgumentError(f"expected a tree or an instance of a state class, got {type(state).__name__}")
     arrays: dict[str, Any] = {}

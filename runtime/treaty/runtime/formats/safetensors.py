@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
 from treaty.runtime._convert.keymap import to_fields, to_stored
-from treaty.runtime._errors import StateMismatchError
-from treaty.runtime._state.arrays import check
-from treaty.runtime._state.explain import explain
 from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
-from treaty.runtime._state.state_dict import Into, from_state_dict
+from treaty.runtime._state.state_dict import Into, check_state, from_state_dict, write_state
 from treaty.runtime._state.trees import dotted, nest_dotted, on_host
 from treaty.runtime.formats import _safetensors_files as files
 from treaty.runtime.formats._safetensors_files import PathLike
@@ -36,12 +33,8 @@ def save(
     the class of `state` alone does not say it.
     """
     codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
-    tree = codec.write(state)
-    try:
-        codec.read(tree, check, *[None] * len(codec.dims))
-    except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
-        found = explain(codec.schema, tree)
-        raise (StateMismatchError(found) if found else error) from None
+    tree = write_state(codec, state)
+    check_state(codec, tree)
     if keymap is not None:
         tree = nest_dotted(to_stored(keymap, tree))
     dump(path, tree, max_shard_bytes=max_shard_bytes, metadata=metadata)

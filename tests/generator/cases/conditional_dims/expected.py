@@ -98,7 +98,10 @@ def tree_to_state_dict(obj: _schema.Tree) -> TreeState:
         raise _codec.other_class(obj, _schema.Tree)
     return {
         "value": obj.value,
-        "kids": _codec.indexed(obj.kids, tree_to_state_dict),
+        "kids": _codec.indexed(
+            _codec.exact_list(obj.kids),
+            tree_to_state_dict,
+        ),
         "next": _codec.maybe(tree_to_state_dict, obj.next),
     }
 
@@ -156,6 +159,7 @@ ModelTableState = _TypedDict(
 def model_table_to_state_dict(
     obj: tuple[_jax.Array, _jax.Array],
 ) -> ModelTableState:
+    _codec.check_tuple(obj, 2)
     return {
         "0": obj[0],
         "1": obj[1],
@@ -204,18 +208,21 @@ def model_to_state_dict(obj: _schema.Model) -> ModelState:
     if type(obj) is not _schema.Model:
         raise _codec.other_class(obj, _schema.Model)
     return {
-        "heads": _codec.indexed(obj.heads, head_to_state_dict),
+        "heads": _codec.indexed(
+            _codec.exact_tuple(obj.heads),
+            head_to_state_dict,
+        ),
         "tree": tree_to_state_dict(obj.tree),
         "product": obj.product,
         "left": obj.left,
-        "right": dict(obj.right),
-        "keys": _codec.indexed(obj.keys, _codec.write_key),
+        "right": dict(_codec.str_keyed(obj.right)),
+        "keys": _codec.indexed(_codec.exact_list(obj.keys), _codec.write_key),
         "fixed": obj.fixed,
         "table": {
             str(k): model_table_to_state_dict(
                 x,
             )
-            for k, x in obj.table.items()
+            for k, x in _codec.int_keyed(obj.table).items()
         },
     }
 

@@ -91,7 +91,7 @@ def run_to_state_dict(obj: _schema.Run) -> RunState:
         "step": obj.step,
         "params": _expected.params_to_state_dict(obj.params),
         "blocks": _codec.indexed(
-            obj.blocks,
+            _codec.exact_list(obj.blocks),
             _train_state_expected.block_to_state_dict,
         ),
         "opt": adam_block_to_state_dict(obj.opt),

@@ -73,7 +73,7 @@ def leaves_to_state_dict(obj: _schema.Leaves) -> LeavesState:
         "nothing": obj.nothing,
         "numpy_half": obj.numpy_half,
         "numpy_brain": obj.numpy_brain,
-        "mode": obj.mode.name,
+        "mode": _codec.member_name(obj.mode, _schema.Mode),
         "lr": obj.lr,
     }
 
@@ -209,6 +209,7 @@ class ScalesState(_TypedDict):
 
 
 def scales_to_state_dict(obj: _schema.Scales) -> ScalesState:
+    _codec.check_keys(obj, 2)
     return {
         "low": obj["low"],
         "high": obj["high"],
@@ -253,6 +254,8 @@ class ForeignState(_TypedDict):
 
 
 def foreign_to_state_dict(obj: _schema.Foreign) -> ForeignState:
+    if type(obj) is not _schema.Foreign:
+        raise _codec.other_class(obj, _schema.Foreign)
     return {
         "count": _codec.attribute(obj, "count"),
         "mu": moments_to_state_dict(_codec.attribute(obj, "mu")),
@@ -288,6 +291,7 @@ ContainersCallArgsState = _TypedDict(
 def containers_call_args_to_state_dict(
     obj: tuple[_jax.Array],
 ) -> ContainersCallArgsState:
+    _codec.check_tuple(obj, 1)
     return {
         "0": obj[0],
     }
@@ -316,6 +320,7 @@ class KeywordsState(_TypedDict):
 
 
 def keywords_to_state_dict(obj: _codec.Keywords) -> KeywordsState:
+    _codec.check_keys(obj, 1)
     return {
         "by": obj["by"],
     }
@@ -386,6 +391,7 @@ ContainersPair1State = _TypedDict(
 def containers_pair_1_to_state_dict(
     obj: tuple[int, _schema.Moments],
 ) -> ContainersPair1State:
+    _codec.check_tuple(obj, 2)
     return {
         "0": obj[0],
         "1": moments_to_state_dict(obj[1]),
@@ -423,6 +429,7 @@ ContainersPairState = _TypedDict(
 def containers_pair_to_state_dict(
     obj: tuple[_jax.Array, tuple[int, _schema.Moments]],
 ) -> ContainersPairState:
+    _codec.check_tuple(obj, 2)
     return {
         "0": obj[0],
         "1": containers_pair_1_to_state_dict(obj[1]),
@@ -458,6 +465,7 @@ class ContainersEmptyState(_TypedDict):
 
 
 def containers_empty_to_state_dict(obj: tuple[()]) -> ContainersEmptyState:
+    _codec.check_tuple(obj, 0)
     return {}
 
 
@@ -501,22 +509,32 @@ def containers_to_state_dict(obj: _schema.Containers) -> ContainersState:
         "call": containers_call_to_state_dict(obj.call),
         "pair": containers_pair_to_state_dict(obj.pair),
         "empty": containers_empty_to_state_dict(obj.empty),
-        "names": _codec.indexed(obj.names),
-        "nested": {k: _codec.indexed(x) for k, x in obj.nested.items()},
+        "names": _codec.indexed(_codec.exact_list(obj.names)),
+        "nested": {
+            k: _codec.indexed(
+                _codec.exact_list(x),
+            )
+            for k, x in _codec.str_keyed(obj.nested).items()
+        },
         "numbered": {
             str(k): moments_to_state_dict(
                 x,
             )
-            for k, x in obj.numbered.items()
+            for k, x in _codec.int_keyed(obj.numbered).items()
         },
-        "maybe_list": _codec.maybe(
-            _codec.indexed,
-            obj.maybe_list,
+        "maybe_list": None
+        if obj.maybe_list is None
+        else _codec.indexed(
+            _codec.exact_list(obj.maybe_list),
             moments_to_state_dict,
         ),
-        "maybe_mode": None if obj.maybe_mode is None else obj.maybe_mode.name,
+        "maybe_mode": _codec.maybe(
+            _codec.member_name,
+            obj.maybe_mode,
+            _schema.Mode,
+        ),
         "anything": _codec.write_untyped(obj.anything),
-        "shape": _codec.indexed(obj.shape),
+        "shape": _codec.indexed(_codec.exact_tuple(obj.shape)),
     }
 
 

@@ -150,7 +150,10 @@ def chain_to_state_dict(obj: _schema.Chain[object, object]) -> ChainState:
         raise _codec.other_class(obj, _schema.Chain)
     return {
         "first": adam_untyped_to_state_dict(obj.first),
-        "rest": _codec.indexed(obj.rest, _codec.write_untyped),
+        "rest": _codec.indexed(
+            _codec.exact_tuple(obj.rest),
+            _codec.write_untyped,
+        ),
     }
 
 
@@ -308,7 +311,7 @@ def chain_params_float32_d_out_to_state_dict(
         raise _codec.other_class(obj, _schema.Chain)
     return {
         "first": adam_params_to_state_dict(obj.first),
-        "rest": _codec.indexed(obj.rest),
+        "rest": _codec.indexed(_codec.exact_tuple(obj.rest)),
     }
 
 
@@ -366,6 +369,7 @@ AdamTupleParamsIntMuState = _TypedDict(
 def adam_tuple_params_int_mu_to_state_dict(
     obj: tuple[_schema.Params, int],
 ) -> AdamTupleParamsIntMuState:
+    _codec.check_tuple(obj, 2)
     return {
         "0": params_to_state_dict(obj[0]),
         "1": obj[1],
@@ -412,6 +416,7 @@ AdamTupleParamsIntNuState = _TypedDict(
 def adam_tuple_params_int_nu_to_state_dict(
     obj: tuple[_schema.Params, int],
 ) -> AdamTupleParamsIntNuState:
+    _codec.check_tuple(obj, 2)
     return {
         "0": params_to_state_dict(obj[0]),
         "1": obj[1],

@@ -135,7 +135,10 @@ def train_state_to_state_dict(obj: _schema.TrainState) -> TrainStateState:
     return {
         "step": obj.step,
         "embed": obj.embed,
-        "blocks": _codec.indexed(obj.blocks, block_to_state_dict),
+        "blocks": _codec.indexed(
+            _codec.exact_tuple(obj.blocks),
+            block_to_state_dict,
+        ),
         "rng": _codec.write_key(obj.rng),
         "lr": obj.lr,
         "note": obj.note,

@@ -173,6 +173,7 @@ OddState = _TypedDict(
 
 
 def odd_to_state_dict(obj: _schema.Odd) -> OddState:
+    _codec.check_keys(obj, 2)
     return {
         "class": obj["class"],
         "with space": obj["with space"],
@@ -224,7 +225,7 @@ def a_long_class_name_that_goes_on_to_state_dict(
         raise _codec.other_class(obj, _schema.A_long_class_name_that_goes_on)
     return {
         "a_long_field_name_that_goes_on": _codec.indexed(
-            obj.a_long_field_name_that_goes_on,
+            _codec.exact_tuple(obj.a_long_field_name_that_goes_on),
             http_server_to_state_dict,
         ),
         "plain": plain_to_state_dict(obj.plain),
