@@ -56,7 +56,7 @@ def test_failures_are_named_by_all_processes_and_the_next_saves_work(tmp_path: P
     told = f"the save of {path} failed on process 1: OSError: [Errno 28] No space left on device"
     assert first.splitlines()[0] == told
     assert second.splitlines()[0] == "[Errno 28] No space left on device"
-    assert third.splitlines()[0] == f"process 0 failed to save {path}: TreatyError: {told}"
+    assert third.splitlines()[0] == told
     assert f"the save of {tmp_path}/0 failed on process 1: TreatyError: expected all processes" in first
     assert f"expected all processes to save {tmp_path}/1, got process 0 that saves {tmp_path}/0" in second
     assert not (tmp_path / "0" / "treaty.json").exists()

@@ -231,7 +231,7 @@ def test_a_key_value_store_commits_by_a_conditional_write() -> None:
     late.begin()
     save(url, train(2))
     with pytest.raises(TreatyError, match="got another save that finished meanwhile"):
-        late.commit("data-0123456789abcdef", b"late")
+        late.commit("data-0123456789abcdef", b"late", {})
     assert bits(restore(url, Train)) == bits(train(2))
     assert verify(url).leaves == len(inspect(url).leaves)
     kept = inspect(url)

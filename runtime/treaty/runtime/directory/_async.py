@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from treaty.runtime.directory._places import PathLike, Place, place_of
-from treaty.runtime.directory._plan import Plan, plan_save, snapshot
-from treaty.runtime.directory._processes import team
+from treaty.runtime.directory._places import PathLike, place_of
+from treaty.runtime.directory._plan import plan_save, snapshot
+from treaty.runtime.directory._processes import PATIENCE, team
 from treaty.runtime.directory._write import write
 
 _last: "SaveHandle | None" = None
@@ -57,35 +57,47 @@ class SaveHandle:
             self._finished.set()
 
 
-def save(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping[str, Any] | None = None) -> None:
+def save(
+    path: PathLike,
+    state: Any,
+    *,
+    cls: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+    timeout: float = PATIENCE,
+) -> None:
     """Write a checkpoint, and return when it is committed. An earlier one at `path` stays until then.
 
-    Every process of a distributed program calls this with the same path. `metadata` is anything that JSON holds.
+    Every process of a distributed program calls this with the same path and state, and waits for the others for
+    `timeout` seconds. `metadata` is anything that JSON holds.
     """
-    plan = plan_save(state, cls, metadata)
-    _wait_for_earlier()
-    _write(place_of(path), plan)()
+    with team(timeout) as processes:
+        plan = plan_save(state, cls, metadata)
+        place = place_of(path)
+        _wait_for_earlier()
+        write(place, plan, processes)
 
 
-def save_async(path: PathLike, state: Any, *, cls: Any = None, metadata: Mapping[str, Any] | None = None) -> SaveHandle:
+def save_async(
+    path: PathLike,
+    state: Any,
+    *,
+    cls: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+    timeout: float = PATIENCE,
+) -> SaveHandle:
     """Like `save`, but return as soon as the state may change, or be donated: arrays of numpy and of accelerators are copied.
 
     Saves of one process are written in the order of these calls; each holds its arrays until they are written.
     """
     global _last
-    plan = snapshot(plan_save(state, cls, metadata))
-    place = place_of(path)
-    work = _write(place, plan)
-    with _lock:
-        before = _last
-        _last = handle = SaveHandle(place.where, work, before if before and not before.done() else None)
+    with team(timeout) as processes:
+        plan = snapshot(plan_save(state, cls, metadata))
+        place = place_of(path)
+        work = partial(write, place, plan, processes)
+        with _lock:
+            before = _last
+            _last = handle = SaveHandle(place.where, work, before if before and not before.done() else None)
     return handle
-
-
-def _write(place: Place, plan: Plan) -> Callable[[], None]:
-    """The work; the processes count their attempts where they call, which all do in the same order."""
-    processes = team(place.where)
-    return partial(write, place, plan, processes)
 
 
 def _wait_for_earlier() -> None:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, Final
 
 from treaty.runtime._errors import show_keys
-from treaty.runtime.directory._manifest import Leaf
+from treaty.runtime.directory._manifest import Leaf, Manifest
 from treaty.schema.dtypes import BY_NAME
 
 SMALL_BYTES: Final = 2**20  # arrays below this share MessagePack files: one file each would cost more than its bytes
@@ -79,6 +79,18 @@ def metadata_files(leaves: tuple[Leaf, ...]) -> Iterator[tuple[str, bytes]]:
         yield "zarr.json", b'{"zarr_format": 3, "node_type": "group", "attributes": {}}'
     for number, leaf in arrays:
         yield f"{number}/zarr.json", json.dumps(array_metadata(leaf)).encode()
+
+
+def sizes_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
+    """Every file that a manifest names, and how long it is."""
+    for file in manifest.files:
+        yield file.name, file.size
+    for name, content in metadata_files(manifest.leaves):
+        yield name, len(content)
+    for number, leaf in enumerate(manifest.leaves):
+        if leaf.is_chunked:
+            for _, chunk, _ in chunk_starts(leaf):
+                yield f"{number}/{chunk}", leaf.chunk_bytes
 
 
 def _zero(name: str) -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
+from treaty.runtime.directory import _owner as owner
 from treaty.runtime.directory._hash import running
 from treaty.runtime.directory._manifest import DATA, NAME, data_of
 from treaty.schema import TreatyError
@@ -25,6 +26,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SQUASHED: Final = re.compile(r"(file|gs|s3):/")
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
+GRACE: Final = 900.0  # seconds in which data may change no more, and its save still be alive on another host
 _BLOCK: Final = 2**20  # bytes read at a time
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -42,14 +44,14 @@ class Place(Protocol):
     def manifest(self) -> bytes | None:
         """The committed manifest, if there is one."""
 
-    def begin(self) -> None:
-        """Take the place for writing."""
+    def begin(self) -> str:
+        """Take the place for writing; the name for the new data."""
 
     def prepare(self, data: str) -> None:
-        """Make room for new data."""
+        """Make room for new data, and remove what dead saves left."""
 
-    def commit(self, data: str, manifest: bytes) -> None:
-        """Make written data the checkpoint."""
+    def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
+        """Make written data the checkpoint: `files`, by their sizes. Fails if another save took the place meanwhile."""
 
     def sync(self, name: str) -> None:
         """Make a file, or the names in a directory, last through a power cut."""
@@ -95,7 +97,11 @@ def committed(place: Place) -> bytes:
 
 
 class Local:
-    """A directory. Saves hold an flock on it, so a crashed save leaves no lock behind and its remains can be removed."""
+    """A directory. Saves hold an flock on it, so a crashed save leaves no lock behind.
+
+    A network file system may keep locks to each host. So nothing is removed that a save of another host may still commit,
+    and before a manifest is put in place, what it names and what it replaces is looked at again.
+    """
 
     def __init__(self, path: Path) -> None:
         self.where = str(path.absolute())
@@ -103,7 +109,7 @@ class Local:
         self.path = Path(os.path.realpath(path))
         self._lock = -1
         self._is_alone = False
-        self._previous: str | None = None
+        self._seen: bytes | None = None  # the manifest when the save began
 
     @property
     def kvstore(self) -> Mapping[str, Any]:
@@ -118,7 +124,7 @@ class Local:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def begin(self) -> None:
+    def begin(self) -> str:
         try:
             self._make()
         except OSError as error:
@@ -126,23 +132,26 @@ class Local:
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._is_alone = self._take_lock()
-            content = self.manifest()
-            self._previous = None if content is None else data_of(content)
-            if content is None or self._previous is not None:  # of a damaged manifest it is not known what it named
-                self._clean(self._previous, synced=False)
+            self._seen = self.manifest()
         except BaseException:
             self._release()
             raise
+        return owner.take_name()
 
     def prepare(self, data: str) -> None:
         (self.path / data).mkdir()
         _files().sync_directory(self.path)
+        if self._seen is None or data_of(self._seen) is not None:  # of a damaged one it is not known what it named
+            self._clean(data, None)
 
-    def commit(self, data: str, manifest: bytes) -> None:
+    def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
+        os.utime(self.path / data)  # not old, for a save of another host that cleans now
         self.sync(data)
+        self._look_again(data, files)
         _files().write_pieces(self.path / NAME, [manifest])
-        self._clean(data, synced=True)
+        self._clean(data, None if self._seen is None else data_of(self._seen))
         self._release()
+        owner.release_name(data)
 
     def sync(self, name: str) -> None:
         _files().sync_directory(self.path / name)
@@ -156,6 +165,7 @@ class Local:
             pass  # why the save failed is being told; the next one removes what is left
         finally:
             self._release()
+            owner.release_name(data or "")
 
     def sizes(self, data: str) -> Mapping[str, int | None]:
         found: dict[str, int | None] = {}
@@ -221,18 +231,49 @@ class Local:
             return False
         return True
 
-    def _clean(self, kept: str | None, *, synced: bool) -> None:
-        """Remove what is not `kept`: the previous data, and, where no other save can be under way, all remains.
+    def _look_again(self, data: str, files: Mapping[str, int]) -> None:
+        found = self.sizes(data)
+        # A list may be old where another host wrote; a file that is opened is not.
+        lost = [name for name, size in files.items() if found.get(name) != size and self._size(data, name) != size]
+        if lost:
+            raise self._taken(f"{data}/{min(lost)} as it was written, got something else")
+        if self.manifest() != self._seen:
+            raise self._taken(f"{NAME} as it was when the save began, got another one")
 
-        A killed save may have renamed its manifest and not synced it: then the one on disk names the older data.
+    def _taken(self, expected: str) -> TreatyError:
+        return TreatyError(
+            f"expected {expected} in {self.where}: another save took the place meanwhile, and is left as it is"
+        )
+
+    def _size(self, data: str, name: str) -> int | None:
+        try:
+            with _opened(self.path / data / name) as file:
+                return os.fstat(file.fileno()).st_size
+        except (OSError, TreatyError):
+            return None
+
+    def _clean(self, data: str, previous: str | None) -> None:
+        """Remove the previous data, and all remains of which nobody can make a checkpoint any more.
+
+        A killed save may have renamed its manifest and not synced it: then the one on disk names the older data, but this
+        save has synced the directory since.
         """
+        now = os.stat(self.path / data).st_mtime  # by the clock of the file system
         ours = [name for name in os.listdir(self.path) if DATA.match(name) or _LEFTOVER.match(name)]
-        names = [name for name in ours if name != kept and (self._is_alone or name == self._previous)]
-        if names and not synced:
-            _files().sync_directory(self.path)
-        for name in names:
+        names = {name for name in ours if name == previous or self._is_dead(name, now)} - {data}
+        # After the above: what was dead then has committed before, or never will.
+        content = self.manifest()
+        for name in names - {None if content is None else data_of(content)}:
             folder = self.path / name
             _remove(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
+
+    def _is_dead(self, name: str, now: float) -> bool:
+        """Whether remains belong to no save that is under way; if it cannot be known, young ones may."""
+        if _LEFTOVER.match(name) and self._is_alone:
+            return True
+        if DATA.match(name) and owner.is_dead(name):
+            return True
+        return _newest(self.path / name) < now - GRACE
 
     def _release(self) -> None:
         if self._lock >= 0:
@@ -254,6 +295,22 @@ def _opened(path: Path) -> FileIO:
         return FileIO(descriptor, "r")
     os.close(descriptor)
     raise CorruptCheckpointError(f"expected a file, got something else at {path}")
+
+
+def _newest(path: Path) -> float:
+    """When a file, or anything in a directory, was last changed."""
+    found = [0.0]
+    pending = [path]
+    while pending:
+        with suppress(FileNotFoundError, NotADirectoryError):  # removed meanwhile; a file
+            one = pending.pop()
+            found.append(one.lstat().st_mtime)
+            for entry in os.scandir(one):
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(Path(entry.path))
+                else:
+                    found.append(entry.stat(follow_symlinks=False).st_mtime)
+    return max(found)
 
 
 def _remove(folder: Path) -> None:

@@ -2,21 +2,23 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
+from itertools import product
 from typing import Any
 
 import jax
 import numpy as np
-from attrs import evolve, frozen
-from jax.sharding import SingleDeviceSharding
+from attrs import evolve, field, frozen
+from jax.sharding import Sharding, SingleDeviceSharding
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._memory import copied
+from treaty.runtime._memory import HostArray, copied
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import check_state, write_state
-from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_shape
+from treaty.runtime.directory._hash import checksum
+from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_number, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
 from treaty.schema import Schema, TreatyError
 from treaty.schema.dtypes import BY_NAME
@@ -33,7 +35,7 @@ class Piece:
 
 @frozen
 class Pack:
-    """A MessagePack file of whole leaves, by number. Process 0 writes it."""
+    """A MessagePack file of whole leaves, by number. Process 0 writes it; what the others have must be the same."""
 
     name: str
     leaves: Mapping[int, Any]
@@ -47,6 +49,11 @@ class Plan:
     leaves: tuple[Leaf, ...]  # their checksums are not known yet
     packs: tuple[Pack, ...]
     pieces: tuple[Piece, ...]
+    # Of several processes only:
+    spare: tuple[Piece, ...] = ()  # not on process 0: process 0 has these arrays too, and writes them
+    sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # of such arrays, where a snapshot needs no more
+    owners: Mapping[int, int] = field(factory=dict)  # on process 0: arrays that one other process has alone
+    shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is no array
 
 
 def plan_save(state: Any, cls: Any, metadata: Mapping[str, Any] | None) -> Plan:
@@ -64,7 +71,7 @@ def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapp
     small: dict[int, Any] = {}
     large: dict[int, Any] = {}
     for number, (path, value) in enumerate(flat):
-        if not isinstance(value, (np.ndarray, jax.Array, LazyArray)):
+        if not is_array(value):
             values[number] = hex(value) if _is_huge(value) else value
         elif _is_small(value, path):
             small[number] = value
@@ -73,8 +80,16 @@ def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapp
     packs = tuple(_packs(values, small))
     files = {number: index for index, pack in enumerate(packs) for number in pack.leaves}
     leaves = tuple(_leaf(path, value, files.get(number)) for number, (path, value) in enumerate(flat))
-    pieces = tuple(piece for number, value in large.items() for piece in _pieces(number, value))
-    return Plan(schema, dims, _checked_metadata(metadata), leaves, packs, pieces)
+    plan = Plan(schema, dims, _checked_metadata(metadata), leaves, packs, ())
+    if jax.process_count() == 1:
+        return evolve(plan, pieces=tuple(piece for item in large.items() for piece in _pieces(*item)))
+    return evolve(
+        plan,
+        pieces=tuple(piece for item in large.items() if _is_own(item[1]) for piece in _pieces(*item)),
+        spare=tuple(piece for item in large.items() if _is_spare(item[1]) for piece in _pieces(*item)),
+        owners={number: owner for number, value in large.items() if (owner := _only_owner(value))},
+        shards=tuple(_shard_shape(value) if is_array(value) else None for _, value in flat),
+    )
 
 
 def flatten(tree: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -98,12 +113,42 @@ def snapshot(plan: Plan) -> Plan:
         for piece in plan.pieces:
             if isinstance(piece.source, jax.Array):
                 piece.source.copy_to_host_async()
-    pieces = tuple(Piece(piece.leaf, piece.start, _kept(piece.source)) for piece in plan.pieces)
+    pieces, spare = (
+        tuple(Piece(piece.leaf, piece.start, _kept(piece.source)) for piece in some)
+        for some in (plan.pieces, [one for one in plan.spare if not isinstance(one.source, np.ndarray)])
+    )
     packs = tuple(
-        evolve(pack, leaves={number: _kept(on_host(value)) for number, value in pack.leaves.items()})
+        evolve(pack, leaves={number: _kept(on_host(value)) for number, value in pack.leaves.items() if is_here(value)})
         for pack in plan.packs
     )
-    return evolve(plan, pieces=pieces, packs=packs)
+    sums = {one.leaf: sums_of(one, plan.leaves[one.leaf]) for one in plan.spare if isinstance(one.source, np.ndarray)}
+    return evolve(plan, pieces=pieces, packs=packs, spare=spare, sums=sums)
+
+
+def chunks_of(piece: Piece, leaf: Leaf) -> Iterator[tuple[Start, HostArray]]:
+    """Each chunk of a piece, by its first element."""
+    source = np.asarray(piece.source)
+    for inner in product(*(range(0, size, chunk) for size, chunk in zip(source.shape, leaf.chunks, strict=True))):
+        start = tuple(map(sum, zip(piece.start, inner, strict=True)))
+        yield start, source[tuple(slice(a, a + size) for a, size in zip(inner, leaf.chunks, strict=True))]
+
+
+def sums_of(piece: Piece, leaf: Leaf) -> dict[int, str]:
+    """The checksums of a piece's chunks, by their numbers."""
+    return {chunk_number(leaf, start): sum_of(part) for start, part in chunks_of(piece, leaf)}
+
+
+def sum_of(array: HostArray) -> str:
+    return checksum(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, jax.Array, LazyArray))
+
+
+def is_here(value: Any) -> bool:
+    """Whether this process has something of a leaf; arrays of other processes' devices are empty shells here."""
+    return not isinstance(value, jax.Array) or value.size == 0 or jax.process_index() in _owners(value.sharding)
 
 
 def on_host(value: Any) -> Any:
@@ -122,12 +167,25 @@ def _kept(value: Any) -> Any:
 
 
 def _leaf(path: tuple[str, ...], value: Any, file: int | None) -> Leaf:
-    if not isinstance(value, (np.ndarray, jax.Array, LazyArray)):
+    if not is_array(value):
         return Leaf(path, file=file, is_hex=_is_huge(value))
     dtype, shape = _dtype_name(value.dtype), tuple(value.shape)
-    if file is not None:
-        return Leaf(path, dtype, shape, file)
-    return Leaf(path, dtype, shape, chunks=chunk_shape(_shard_shape(value), value.dtype.itemsize, CHUNK_BYTES))
+    return (
+        Leaf(path, dtype, shape, file) if file is not None else chunked(Leaf(path, dtype, shape), _shard_shape(value))
+    )
+
+
+def chunked(leaf: Leaf, shard: Start | None) -> Leaf:
+    """The leaf as an array of its own, whose shards have a shape."""
+    assert leaf.dtype is not None
+    assert shard is not None
+    chunks = chunk_shape(shard, BY_NAME[leaf.dtype].itemsize, CHUNK_BYTES)
+    return Leaf(leaf.path, leaf.dtype, leaf.shape, chunks=chunks)
+
+
+def layout() -> str:
+    """What decides which leaves share files and how arrays are cut, beside their shapes."""
+    return f"chunks of {CHUNK_BYTES} bytes for arrays of {SMALL_BYTES}"
 
 
 def _is_huge(value: Any) -> bool:
@@ -145,9 +203,32 @@ def _is_small(value: Any, path: tuple[str, ...]) -> bool:
 
 
 def _first_has_all(value: jax.Array) -> bool:
-    """Whether process 0, which writes the shared files, holds all of an array that is spread over processes."""
-    devices: set[Any] = value.sharding.device_set
-    return value.is_fully_replicated and any(device.process_index == 0 for device in devices)
+    """Whether process 0, which writes the shared files, holds all of an array that other processes hold, too."""
+    owners = _owners(value.sharding)
+    return owners == {0} or (value.is_fully_replicated and 0 in owners)
+
+
+@lru_cache(2**10)
+def _owners(sharding: Sharding) -> frozenset[int]:
+    """The processes whose devices hold an array."""
+    devices: set[Any] = sharding.device_set
+    return frozenset(device.process_index for device in devices)
+
+
+def _only_owner(value: Any) -> int | None:
+    """On process 0: the one other process that has an array, all of it."""
+    if jax.process_index() != 0 or not isinstance(value, jax.Array) or len(_owners(value.sharding)) != 1:
+        return None
+    return min(_owners(value.sharding))  # 0 is this one
+
+
+def _is_own(value: Any) -> bool:
+    """Whether this process writes what it has of a large array. What is whole on each is written by process 0."""
+    return jax.process_index() == 0 or not (_is_whole(value) or value.is_fully_addressable)
+
+
+def _is_spare(value: Any) -> bool:
+    return not _is_own(value) and not isinstance(value, LazyArray)  # to compare it, it would have to be read
 
 
 def _is_whole(value: Any) -> bool:
@@ -164,10 +245,7 @@ def _shard_shape(value: Any) -> tuple[int, ...]:
 
 def _pieces(number: int, value: Any) -> Iterator[Piece]:
     """Each part of an array is written by the one process that holds its first replica; nothing is gathered."""
-    is_whole = _is_whole(value)
-    if (is_whole or value.is_fully_addressable) and jax.process_index() != 0:
-        return
-    if is_whole:
+    if _is_whole(value):
         native = value if value.dtype.isnative else np.asarray(value).astype(value.dtype.newbyteorder("="))
         yield Piece(number, (0,) * value.ndim, native)
         return

@@ -4,6 +4,7 @@ There are no directories, no locks and no rename: the manifest is written on the
 that was there when the save began, so of two saves at once the second to finish fails and the first one stays.
 """
 
+import secrets
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -50,7 +51,7 @@ class Remote:
         self._list(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
         return None
 
-    def begin(self) -> None:
+    def begin(self) -> str:
         """Note what is there: the commit removes that and nothing newer.
 
         Another save whose data is noted here read the manifest earlier still, so it cannot commit after this one; data
@@ -65,6 +66,7 @@ class Remote:
             )
         self._stale = names - {NAME}
         self._generation = self._read(NAME).stamp.generation
+        return f"data-{secrets.token_hex(8)}"
 
     def prepare(self, data: str) -> None:
         """Some servers that speak S3 take a conditional write for any other: find out before something is lost."""
@@ -83,7 +85,7 @@ class Remote:
                 "there, one of two saves could destroy the other"
             )
 
-    def commit(self, data: str, manifest: bytes) -> None:
+    def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
         self._is_sent = True
         stamp = self._write(NAME, manifest, if_equal=self._generation)
         # Where an answer was lost and the manifest was sent again, the one that is in the way is its own.

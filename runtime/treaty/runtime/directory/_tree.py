@@ -32,9 +32,9 @@ def write_tree(
     dims: Mapping[str, int] | None = None,
 ) -> None:
     """Save a state dict that fits the schema. Without one the manifest says that nothing is known of the tree."""
-    plan = plan_tree(tree, schema or _untyped(tree), dims or {}, metadata)
-    place = place_of(path)
-    write(place, plan, team(place.where))
+    with team() as processes:
+        plan = plan_tree(tree, schema or _untyped(tree), dims or {}, metadata)
+        write(place_of(path), plan, processes)
 
 
 def _tree(place: Place, manifest: Manifest) -> dict[str, Any]:

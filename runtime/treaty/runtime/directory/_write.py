@@ -1,10 +1,8 @@
 """Saving: every process writes its own chunks through TensorStore, process 0 the rest, and then the manifest."""
 
 import json
-import secrets
-from collections.abc import Iterator
-from functools import partial
-from itertools import product
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorstore as ts
@@ -12,11 +10,22 @@ from attrs import evolve
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._lazy import LazyArray, by_bands
+from treaty.runtime.directory._agreement import (
+    Facts,
+    Sums,
+    add_part,
+    difference,
+    digest_of,
+    facts_of,
+    order_of,
+    settle,
+    values_of,
+)
 from treaty.runtime.directory._hash import checksum
-from treaty.runtime.directory._layout import Start, array_metadata, chunk_name, chunk_number, metadata_files
+from treaty.runtime.directory._layout import array_metadata, chunk_name, chunk_number, metadata_files, sizes_of
 from treaty.runtime.directory._manifest import File, Leaf, Manifest
 from treaty.runtime.directory._places import Place
-from treaty.runtime.directory._plan import Pack, Piece, Plan, on_host
+from treaty.runtime.directory._plan import Pack, Piece, Plan, chunks_of, on_host, sum_of, sums_of
 from treaty.runtime.directory._processes import Team
 from treaty.runtime.directory._remote import context, wait_for
 from treaty.runtime.directory._writes import IN_FLIGHT, Writes
@@ -24,49 +33,74 @@ from treaty.runtime.formats import msgpack
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
 
-_Sums = dict[int, dict[int, str]]  # leaf -> number of the chunk -> checksum
-
 
 def write(place: Place, plan: Plan, team: Team) -> None:
     """Write a plan and commit it; whatever goes wrong, what was committed before stays."""
-    data = team.agree("begin", lambda: _begin(place))
-    error: BaseException | None = None
-    sums: _Sums = {}
-    files: tuple[File, ...] = ()
+    team.where = place.where
+    with team:
+        if team.index == 0:
+            _lead(place, plan, team)
+        else:
+            _follow(place, plan, team)
+
+
+def _lead(place: Place, plan: Plan, team: Team) -> None:
+    opening, facts = _opening(place, plan) if team.count > 1 else ({}, [])
+    data = _begin(place)
     try:
+        team.begin({**opening, "data": data})
         sums, files = _write_own(place, data, plan, team)
-    except BaseException as caught:
-        error = caught
-    team.tell(error)
-    if error is not None and team.index != 0:
-        raise error
-    team.agree("commit", partial(_commit, place, data, plan, sums, files, team, error))
-
-
-def _commit(
-    place: Place,
-    data: str,
-    plan: Plan,
-    sums: _Sums,
-    files: tuple[File, ...],
-    team: Team,
-    error: BaseException | None,
-) -> str:
-    try:
-        if error is not None:
-            raise error
-        team.collect()
-        _gather(place, data, sums, team)
-        place.commit(data, _complete(plan, data, sums, files).to_bytes())
+        for process, answer in team.collect().items():
+            if "facts" in answer and (found := difference(facts, answer["facts"], process)):
+                raise team.failure(f"{found}; every process must save the same state")
+        _gather(place, data, plan, sums, team)
+        manifest = _complete(plan, data, sums, files)
+        place.commit(data, manifest.to_bytes(), dict(sizes_of(manifest)))
     except BaseException:
         place.abandon(data)
         raise
-    return data
+    team.end()
+
+
+def _follow(place: Place, plan: Plan, team: Team) -> None:
+    mine, facts = _opening(place, plan)
+    opening = team.opening(mine["mine"])
+    if not {place.where, _resolved(place)} & {*opening["places"]}:
+        raise TreatyError(
+            f"expected all processes to save {place.where}, got process 0 that saves {opening['places'][0]}; "
+            "every process must make the same saves in the same order"
+        )
+    if opening["facts"] != mine["facts"]:  # process 0 finds out where, and tells all
+        team.done({"facts": facts})
+        team.wait()
+    settled = settle(plan, opening["order"], {int(number): owner for number, owner in opening["owners"].items()})
+    values = {} if opening["values"] == mine["values"] else {"values": values_of(plan)}
+    _write_part(place, opening["data"], settled, values, team)
+    team.done({})
+    team.wait()
+
+
+def _opening(place: Place, plan: Plan) -> tuple[dict[str, Any], Facts]:
+    """What process 0 tells the others, as this process would say it, and what the digest in it stands for."""
+    facts = facts_of(plan)
+    structure, values = digest_of(facts), digest_of(values_of(plan))
+    opening = {
+        "mine": [place.where, structure, values],  # what tells this save from others
+        "places": [place.where, _resolved(place)],
+        "facts": structure,
+        "values": values,
+        "order": order_of(plan),
+        "owners": plan.owners,
+    }
+    return opening, facts
+
+
+def _resolved(place: Place) -> str:
+    return json.dumps(place.kvstore, sort_keys=True)
 
 
 def _begin(place: Place) -> str:
-    data = f"data-{secrets.token_hex(8)}"
-    place.begin()
+    data = place.begin()
     try:
         place.prepare(data)
     except BaseException:
@@ -96,27 +130,45 @@ def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorS
     return store
 
 
-def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[_Sums, tuple[File, ...]]:
-    kvstore = _inside(place, data)
-    is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
-    sums: _Sums = {}
-    files: tuple[File, ...] = ()
-    with Writes(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT) as writes:
-        stores: dict[int, ts.TensorStore] = {}
-        for piece in plan.pieces:
-            leaf = plan.leaves[piece.leaf]
-            if piece.leaf not in stores:
-                stores[piece.leaf] = _array_store(place, data, piece.leaf, leaf)
-            for part in _parts(piece, leaf):
-                _write_piece(stores[piece.leaf], leaf, part, writes, sums.setdefault(piece.leaf, {}))
-        if team.index != 0:
-            content = json.dumps(sums).encode()
-            writes.add(kvstore.write(_part(team.index), content), _part(team.index), len(content), "its checksums")
-        else:
-            files = tuple(_write_pack(kvstore, pack, plan, writes) for pack in plan.packs)
-            for name, content in metadata_files(plan.leaves):
-                writes.add(kvstore.write(name, content), name, len(content), name)
+def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[Sums, tuple[File, ...]]:
+    with _writes(place, data, plan) as writes:
+        sums = _write_pieces(place, data, plan, writes, team)
+        kvstore = _inside(place, data)
+        files = tuple(_write_pack(kvstore, pack, plan, writes) for pack in plan.packs)
+        for name, content in metadata_files(plan.leaves):
+            writes.add(kvstore.write(name, content), name, len(content), name)
     return sums, files
+
+
+def _write_part(place: Place, data: str, plan: Plan, values: Mapping[str, Any], team: Team) -> None:
+    """What a process writes that follows, and for process 0 the checksums of that and of what must be alike."""
+    with _writes(place, data, plan) as writes:
+        sums = _write_pieces(place, data, plan, writes, team)
+        alike: dict[int, dict[int, str]] = {number: dict(found) for number, found in plan.sums.items()}
+        for piece in plan.spare:
+            alike.setdefault(piece.leaf, {}).update(sums_of(piece, plan.leaves[piece.leaf]))
+            team.check()
+        content = json.dumps({"sums": sums, "alike": alike, **values}).encode()
+        name = _part(team.index)
+        writes.add(_inside(place, data).write(name, content), name, len(content), "its checksums")
+
+
+def _writes(place: Place, data: str, plan: Plan) -> Writes:
+    is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
+    return Writes(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT)
+
+
+def _write_pieces(place: Place, data: str, plan: Plan, writes: Writes, team: Team) -> Sums:
+    sums: Sums = {}
+    stores: dict[int, ts.TensorStore] = {}
+    for piece in plan.pieces:
+        leaf = plan.leaves[piece.leaf]
+        if piece.leaf not in stores:
+            stores[piece.leaf] = _array_store(place, data, piece.leaf, leaf)
+        for part in _parts(piece, leaf):
+            _write_piece(stores[piece.leaf], leaf, part, writes, sums.setdefault(piece.leaf, {}))
+            team.check()
+    return sums
 
 
 def _parts(piece: Piece, leaf: Leaf) -> Iterator[Piece]:
@@ -131,21 +183,15 @@ def _parts(piece: Piece, leaf: Leaf) -> Iterator[Piece]:
 def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: Writes, sums: dict[int, str]) -> None:
     """Give the source to TensorStore as it is, chunk by chunk, and hash each while that writes."""
     assert leaf.dtype is not None
-    source = np.asarray(piece.source)
-    if BY_NAME[leaf.dtype].tensorstore is None:
-        source = source.view(np.uint8)
+    is_known = BY_NAME[leaf.dtype].tensorstore is not None
     what = show_keys(leaf.path)
-    for inner in product(*(range(0, size, chunk) for size, chunk in zip(source.shape, leaf.chunks, strict=True))):
-        part = source[_box(inner, leaf.chunks)]
-        start: Start = tuple(map(sum, zip(piece.start, inner, strict=True)))
+    for start, part in chunks_of(piece, leaf):
         index = [first // chunk for first, chunk in zip(start, leaf.chunks, strict=True)]
-        future = store[_box(start, leaf.chunks)].write(part, can_reference_source_data_indefinitely=True)
+        box = tuple(slice(first, first + size) for first, size in zip(start, leaf.chunks, strict=True))
+        source = part if is_known else part.view(np.uint8)
+        future = store[box].write(source, can_reference_source_data_indefinitely=True)
         writes.add(future, f"{piece.leaf}/{chunk_name(index)}", part.nbytes, what)
-        sums[chunk_number(leaf, start)] = checksum(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
-
-
-def _box(start: Start, size: Start) -> tuple[slice, ...]:
-    return tuple(slice(first, first + length) for first, length in zip(start, size, strict=True))
+        sums[chunk_number(leaf, start)] = sum_of(part)
 
 
 def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, writes: Writes) -> File:
@@ -163,21 +209,26 @@ def _part(index: int) -> str:
     return f"part-{index}.json"
 
 
-def _gather(place: Place, data: str, sums: _Sums, team: Team) -> None:
-    """Add the checksums that the other processes left."""
+def _gather(place: Place, data: str, plan: Plan, sums: Sums, team: Team) -> None:
+    """Add the checksums that the other processes left, and see that they have the same values."""
     if team.count == 1:
         return
     kvstore = _inside(place, data)
+    problems: list[str] = []
     for index in range(1, team.count):
         found = wait_for(kvstore.read(_part(index)), f"read the checksums of process {index}")
         if found.state != "value":
-            raise TreatyError(f"expected the checksums of process {index}, got none in {place.where}")
-        for number, chunks in json.loads(found.value).items():
-            sums.setdefault(int(number), {}).update((int(chunk), one) for chunk, one in chunks.items())
+            raise team.failure(
+                f"expected the checksums of process {index}, got none in {place.where}; "
+                "save to a place that all processes see"
+            )
+        problems += add_part(plan, sums, index, json.loads(found.value))
         wait_for(kvstore.write(_part(index), None), f"remove {_part(index)}")
+    if problems:
+        raise team.failure(f"{problems[0]}; every process must save the same state")
 
 
-def _complete(plan: Plan, data: str, sums: _Sums, files: tuple[File, ...]) -> Manifest:
+def _complete(plan: Plan, data: str, sums: Sums, files: tuple[File, ...]) -> Manifest:
     leaves = list(plan.leaves)
     for number, leaf in enumerate(leaves):
         if leaf.is_chunked:
