@@ -15,7 +15,7 @@ from attrs import frozen
 from tests.faults.ptrace import Call
 
 PATIENCE = 180  # seconds; a save that hangs is killed earlier, by the server
-How = Literal["save", "save_async", "msgpack"]
+How = Literal["save", "save_async", "msgpack", "safetensors", "shards", "to orbax", "to eformer", "to treaty"]
 _ROOT = Path(__file__).parents[2]
 
 

@@ -18,13 +18,27 @@ import jax
 
 import treaty.runtime
 from tests.faults import images, ptrace, states
+from treaty.runtime._convert.convert import convert
 from treaty.runtime.directory import _plan, save, save_async
 from treaty.runtime.directory._write import write as write  # before the fork, with TensorStore
+from treaty.runtime.formats import orbax as orbax
+
+
+def _convert(path: str, state: Any, to: str) -> None:
+    """From a file that an earlier request has made, which lies outside of the watched folder."""
+    source = f"{os.path.dirname(os.path.dirname(path))}/source-{int(state.step)}.msgpack"
+    convert(source, path, to_format=to, replace=True)
+
 
 _SAVES: Final[dict[str, Callable[[str, Any], None]]] = {
     "save": save,
     "save_async": lambda path, state: save_async(path, state).result(),
     "msgpack": treaty.runtime.save,
+    "safetensors": treaty.runtime.save,
+    "shards": lambda path, state: treaty.runtime.save(path, state, max_shard_bytes=512),
+    "to orbax": lambda path, state: _convert(path, state, "orbax"),
+    "to eformer": lambda path, state: _convert(path, state, "eformer"),
+    "to treaty": lambda path, state: _convert(path, state, "treaty"),
 }
 _LINE: Final = 2000
 _PATIENCE: Final = 120  # seconds, after which a save that hangs is killed, which fails its test

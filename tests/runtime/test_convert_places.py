@@ -12,8 +12,9 @@ import pytest
 import safetensors.numpy
 
 from treaty.runtime._convert.convert import convert
-from treaty.runtime._convert.places import take_place, workspace
+from treaty.runtime._convert.places import take_place
 from treaty.runtime._errors import InvalidArgumentError
+from treaty.runtime._workspace import workspace
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats import msgpack
 
@@ -242,14 +243,14 @@ def test_a_directory_where_a_shard_belongs_leaves_the_older_checkpoint(tmp_path:
 @pytest.mark.parametrize("to", ["msgpack", "safetensors", "treaty"])
 def test_what_comes_to_the_place_meanwhile_stays(to: str, tmp_path: Path) -> None:
     place = tmp_path / "x.safetensors"
-    with workspace(place) as folder:
-        written = folder / "new" / place.name
+    with workspace(place) as space:
+        written = space.folder / "new" / place.name
         written.parent.mkdir()
         written.mkdir() if to == "treaty" else written.write_text("new")
         place.mkdir() if to == "treaty" else place.write_text("other")
 
         with pytest.raises(InvalidArgumentError, match="expected a free place, got something that came to"):
-            take_place(folder, written, place, to, replace=False)
+            take_place(space, written, place, to, replace=False)
 
     assert place.is_dir() if to == "treaty" else place.read_text() == "other"
     assert os.listdir(tmp_path) == [place.name]
@@ -259,12 +260,12 @@ def test_a_stranger_that_comes_meanwhile_stays(tmp_path: Path) -> None:
     place = make(tmp_path / "x", "treaty")
     (place / "mine").write_text("mine")
     before = contents(place)
-    with workspace(place) as folder:
-        written = folder / "new" / place.name
+    with workspace(place) as space:
+        written = space.folder / "new" / place.name
         written.mkdir(parents=True)
 
         with pytest.raises(InvalidArgumentError, match="got mine in"):
-            take_place(folder, written, place, "treaty", replace=True)
+            take_place(space, written, place, "treaty", replace=True)
 
     assert contents(place) == before
     assert os.listdir(tmp_path) == ["x"]

@@ -329,7 +329,7 @@ def hugging_face_load(folder: Path) -> dict[str, Any]:
     found = {}
     for name, file in index["weight_map"].items():
         with safetensors.safe_open(folder / file, framework="numpy") as opened:
-            assert opened.metadata() == {"format": "pt"}
+            assert opened.metadata()["format"] == "pt"
             found[name] = opened.get_tensor(name)
     assert index["metadata"]["total_size"] == sum(one.nbytes for one in found.values())
     return found

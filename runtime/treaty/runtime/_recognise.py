@@ -39,11 +39,7 @@ def format_at(place: str) -> str:
 
 def safetensors_in(place: str) -> str:
     """The file or index that a path means: in a folder the one that it holds."""
-    if not os.path.isdir(place):
-        return place
-    names = _safetensors(place)
-    indexes = [name for name in names if name.endswith(".json")]
-    return os.path.join(place, *(indexes or names)[:1])
+    return os.path.join(place, *_safetensors(place)[:1]) if os.path.isdir(place) else place
 
 
 def _refuse_several(place: str) -> None:
@@ -54,4 +50,6 @@ def _refuse_several(place: str) -> None:
 
 
 def _safetensors(place: str) -> list[str]:
-    return sorted(name for name in os.listdir(place) if name.endswith(SAFETENSORS))
+    from treaty.runtime.formats._safetensors_place import in_folder
+
+    return in_folder(place)

@@ -264,9 +264,9 @@ def test_shards_and_index_are_as_hugging_face_has_them(tmp_path: Path) -> None:
     format.save(tmp_path / "model.safetensors", value, max_shard_bytes=600, metadata={"author": "me"})
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     files = sorted(path.name for path in tmp_path.iterdir())
-    count = len(files) - 1
+    count, save = len(files) - 1, index["metadata"]["treaty.save"]
     assert files == [
-        *(f"model-{n:05d}-of-{count:05d}.safetensors" for n in range(1, count + 1)),
+        *(f"model-{save}-{n:05d}-of-{count:05d}.safetensors" for n in range(1, count + 1)),
         "model.safetensors.index.json",
     ]
     found: dict[str, str] = {}
@@ -278,7 +278,7 @@ def test_shards_and_index_are_as_hugging_face_has_them(tmp_path: Path) -> None:
         total += sum(sizes)
         found |= dict.fromkeys(parts, name)
         with safetensors.safe_open(tmp_path / name, framework="numpy") as file:
-            assert file.metadata() == {"format": "pt", "author": "me"}
+            assert file.metadata() == {"format": "pt", "author": "me", "treaty.save": save}
     assert index["weight_map"] == found
     assert index["metadata"]["total_size"] == total
     by_index = format.restore(tmp_path / "model.safetensors.index.json", schema.TrainState)
@@ -305,7 +305,7 @@ def test_a_save_replaces_whatever_was_there_under_its_name(tmp_path: Path) -> No
     path = tmp_path / "model.safetensors"
     for limit in (None, 300, 100, None, 10**6):
         format.save(path, train_state(), max_shard_bytes=limit)
-        shards = list(tmp_path.glob("model-0*"))
+        shards = list(tmp_path.glob("model-*-of-*"))
         assert {shard.name.split("-of-")[1][:5] for shard in shards} <= {f"{len(shards):05d}"}
         assert path.exists() != (tmp_path / "model.safetensors.index.json").exists()
         assert same(to_state_dict(format.restore(path, schema.TrainState)), to_state_dict(train_state()))

@@ -183,9 +183,9 @@ def test_a_bad_index_is_refused(case: str, tmp_path: Path) -> None:
 
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     format.dump(tmp_path / "m.safetensors", {"a": np.ones(4), "b": np.ones(4)}, max_shard_bytes=32)
-    shard = tmp_path / "m-00002-of-00002.safetensors"
+    (shard,) = tmp_path.glob("m-*-00002-of-00002.safetensors")
     shard.write_bytes(shard.read_bytes()[:-1])
-    with pytest.raises(CorruptCheckpointError, match=r"expected 32 bytes of data, got 31 in .*m-00002-of-00002"):
+    with pytest.raises(CorruptCheckpointError, match=rf"expected 32 bytes of data, got 31 in .*{shard.name}"):
         format.load(tmp_path / "m.safetensors")
 
 

@@ -11,7 +11,7 @@ from xxhash import xxh3_128
 
 from treaty.runtime._convert.compare import describe, leaves, nbytes_of, same_bytes
 from treaty.runtime._convert.keymap import to_fields, to_stored
-from treaty.runtime._convert.places import check_place, place_of, take_place, workspace
+from treaty.runtime._convert.places import check_place, place_of, take_place
 from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
 from treaty.runtime._lazy import HostArray, LazyArray, as_bytes
@@ -19,6 +19,7 @@ from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
 from treaty.runtime._system import give_back_memory
+from treaty.runtime._workspace import workspace
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.formats import _table as formats
 from treaty.schema.keymap import KeyMap
@@ -74,7 +75,8 @@ def convert(
     _check_options(name, to, max_shard_bytes)
     check_place(place, to, bool(formats.FORMATS[to].suffixes), formats.files_of(origin, name), replace)
     _check_sizes(cls, mapped, sizes or {})
-    with workspace(place) as folder:
+    with workspace(place) as space:
+        folder = space.folder
         contents = formats.read(origin, name, folder, cls if mapped is None else None)
         tree = _laid_out(contents.tree, cls, mapped, sizes or {})
         written = folder / "new" / place.name
@@ -87,7 +89,7 @@ def convert(
             give_back_memory()
             check_equal(tree, formats.read(written, to, folder, written_as).tree, passed)
         give_back_memory()
-        take_place(folder, written, place, to, replace)
+        take_place(space, written, place, to, replace)
     return Converted(name, to, sum(1 for _ in flatten(tree)), nbytes_of(tree))
 
 

@@ -1,17 +1,17 @@
 """Where a conversion writes: what may be replaced there, and how the new checkpoint takes its place without losing anything."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._files import sync_directory
 from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path
+from treaty.runtime._system import exchange
+from treaty.runtime._workspace import KEPT, Workspace
 from treaty.runtime.formats._belonging import strangers
-from treaty.runtime.formats._safetensors_files import take_places, under_prefix
+from treaty.runtime.formats._safetensors_place import take_place as take_all
+from treaty.runtime.formats._safetensors_place import under_prefix
 
 PathLike = str | os.PathLike[str]
 
@@ -57,37 +57,22 @@ def check_owned(found: Path, place: Path) -> None:
         )
 
 
-@contextmanager
-def workspace(place: Path) -> Iterator[Path]:
-    """A folder beside the destination, so that what is done there can be moved and need not be copied."""
-    folder = Path(tempfile.mkdtemp(prefix=f".{place.name[:40]}.", suffix=".tmp", dir=place.parent))
-    try:
-        yield folder
-    finally:
-        if not os.path.lexists(folder / _KEPT):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def take_place(folder: Path, written: Path, place: Path, to: str, replace: bool) -> None:
+def take_place(space: Workspace, written: Path, place: Path, to: str, replace: bool) -> None:
     """Move what was written into its place. What came there during the conversion is not touched."""
-    if to == "safetensors":
-        names = sorted(os.listdir(written.parent), key=lambda name: name.endswith(".json"))
-        moves = {str(written.parent / name): str(place.parent / name) for name in names}
-        if not replace:
-            _check_free(_taken(place, to))
-        take_places(derive_base_prefix_from_path(str(place)), moves)
-        return
     if not replace:
         _check_free(_taken(place, to))
+    if to == "safetensors":
+        names = sorted(os.listdir(written.parent), key=lambda name: name.endswith(".json"))
+        prefix = derive_base_prefix_from_path(str(place))
+        take_all(prefix, [written.parent / name for name in names], is_alone=space.is_alone)
+        return
+    if not replace:
         _move_to_free(written, place)
     elif written.is_dir() and os.path.lexists(place):
-        _exchange(folder / _KEPT, written, place)
+        _exchange(space.folder / KEPT, written, place)
     else:
         os.replace(written, place)
     sync_directory(place.parent)
-
-
-_KEPT = "old"  # in the workspace: what was at the place, until the new checkpoint is there
 
 
 def _move_to_free(written: Path, place: Path) -> None:
@@ -104,18 +89,24 @@ def _move_to_free(written: Path, place: Path) -> None:
 
 
 def _exchange(aside: Path, written: Path, place: Path) -> None:
+    """At once, or, where the file system cannot, in two steps, of which the first is undone if the second is never made."""
+    if exchange(written, place):
+        try:
+            if not written.is_symlink():
+                check_owned(written, place)
+        except BaseException:
+            exchange(written, place)
+            raise
+        return
     os.rename(place, aside)
     try:
         if not aside.is_symlink():
             check_owned(aside, place)
         os.rename(written, place)
     except BaseException:
-        os.rename(aside, place)
+        if not os.path.lexists(place):
+            os.rename(aside, place)
         raise
-    if aside.is_symlink():
-        aside.unlink()
-    else:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _taken(place: Path, to: str) -> list[Path]:

@@ -3,16 +3,16 @@
 import json
 import math
 import os
-import re
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
-from treaty.runtime._files import map_file, sync_directory, write_pieces, write_stream
+from treaty.runtime._files import map_file, write_pieces, write_stream
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._sharding.shard_files import (
     derive_base_prefix_from_path,
@@ -21,13 +21,15 @@ from treaty.runtime._sharding.shard_files import (
     shard_filename,
 )
 from treaty.runtime._state.instances import collector_paused
+from treaty.runtime._workspace import is_left_at, workspace
 from treaty.runtime.formats._msgpack_encode import host_array
-from treaty.runtime.formats._safetensors_header import MOST, parse, parse_json, render
+from treaty.runtime.formats._safetensors_header import parse, render
 from treaty.runtime.formats._safetensors_names import NOTE, stored_as
+from treaty.runtime.formats._safetensors_place import SAVE, SUFFIX, chosen, clear, read_index, take_place, under_prefix
+from treaty.schema import TreatyError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 _Tensors: TypeAlias = "dict[str, np.ndarray[Any, np.dtype[Any]]]"
-_SUFFIX: Final = ".safetensors"
 _TOTAL: Final = "total_size"
 _SMALL: Final = 4096  # bytes that are copied sooner than a view of them is made
 
@@ -36,44 +38,36 @@ def write(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str
     """Write tensors to `path`, or to shards beside it with an index; what was there under this name is replaced."""
     place = os.fspath(path)
     prefix = derive_base_prefix_from_path(place)
-    if place != prefix + _SUFFIX or not os.path.basename(prefix):
-        raise InvalidArgumentError(f"expected a path that ends in {_SUFFIX} and names no shard, got {place!r}")
+    if place != prefix + SUFFIX or not os.path.basename(prefix):
+        raise InvalidArgumentError(f"expected a path that ends in {SUFFIX} and names no shard, got {place!r}")
     if max_shard_bytes is not None and max_shard_bytes < 1:
         raise InvalidArgumentError(f"expected max_shard_bytes of 1 or more, got {max_shard_bytes}")
-    if _TOTAL in metadata:
-        raise InvalidArgumentError(f"expected other metadata than {_TOTAL!r}, which the index holds")
+    for name in (_TOTAL, SAVE):
+        if name in metadata:
+            raise InvalidArgumentError(f"expected other metadata than {name!r}, which the index holds")
     groups = [] if max_shard_bytes is None else group_keys_by_shard_size(tensors, max_shard_bytes)
     if len(groups) > 1:
-        _write_shards(prefix, groups, tensors, metadata)
+        _write_shards(place, groups, tensors, metadata)
     else:
-        _write_file(place, tensors, metadata)
-        _clear(prefix, keep={os.path.basename(place)})
+        _write_single(place, tensors, metadata)
 
 
 def read(path: PathLike) -> tuple[_Tensors, dict[str, str]]:
     """Tensors as views of mapped files, and the metadata, of a file, or of an index and its shards."""
-    place = os.fspath(path)
-    if not place.endswith(".json") and not os.path.exists(place):
-        index = index_filename(derive_base_prefix_from_path(place))
-        place = index if os.path.exists(index) else place
-    return _read_shards(Path(place)) if place.endswith(".json") else _read_file(Path(place))
+    place = Path(chosen(os.fspath(path)))
+    tensors, metadata = _read_shards(place) if place.name.endswith(".json") else _read_file(place)
+    metadata.pop(SAVE, None)
+    return tensors, metadata
 
 
 def members(path: Path) -> list[Path]:
     """The files of a checkpoint: itself, or an index and the shards that it names."""
     if not path.name.endswith(".json"):
         return [path]
-    return [path, *(path.parent / shard for shard in dict.fromkeys(_index(path)[0].values()))]
+    return [path, *(path.parent / shard for shard in dict.fromkeys(read_index(path)[0].values()))]
 
 
-def under_prefix(prefix: str) -> list[Path]:
-    """What is there under the name of a checkpoint, and so is replaced by one: the single file, the index, shards."""
-    folder, name = Path(prefix).parent, re.escape(os.path.basename(prefix))
-    ours = re.compile(rf"{name}(-[0-9]{{5,}}-of-[0-9]{{5,}})?\.safetensors(\.index\.json)?")
-    return [folder / found for found in sorted(os.listdir(folder)) if ours.fullmatch(found)]
-
-
-def _write_file(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+def _write_file(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
     with collector_paused():
         head, order = render({name: stored_as(one.dtype, one.shape) for name, one in tensors.items()}, metadata)
     size = len(head) + sum(one.nbytes for one in tensors.values())
@@ -91,53 +85,36 @@ def _pieces(head: bytes, order: list[str], tensors: Mapping[str, Any]) -> Iterat
             yield host_array(piece).reshape(-1).view(np.uint8)
 
 
-def _write_shards(
-    prefix: str, groups: list[list[str]], tensors: Mapping[str, Any], metadata: Mapping[str, str]
-) -> None:
-    """All shards are on the disk under other names before the first takes its place: a failure leaves the old ones."""
-    names = [shard_filename(prefix, number, len(groups)) for number in range(1, len(groups) + 1)]
-    names.append(index_filename(prefix))
-    mark = secrets.token_hex(6)
-    parts = [os.path.join(os.path.dirname(name), f".{os.path.basename(name)}.{mark}.part") for name in names]
+def _write_shards(path: str, groups: list[list[str]], tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """Aside, until all of them are on the disk."""
+    prefix, save = derive_base_prefix_from_path(path), secrets.token_hex(6)
+    index_name, name = (os.path.basename(one) for one in (index_filename(prefix), prefix))
+    names = [shard_filename(f"{name}-{save}", number, len(groups)) for number in range(1, len(groups) + 1)]
     total = sum(math.prod(one.shape) * one.dtype.itemsize for one in tensors.values())
-    weight_map = {key: os.path.basename(name) for name, keys in zip(names[:-1], groups, strict=True) for key in keys}
+    weight_map = {key: shard for shard, keys in zip(names, groups, strict=True) for key in keys}
     plain = {name: text for name, text in metadata.items() if name != NOTE}  # the note is about all shards together
-    index = {"metadata": {_TOTAL: total, **metadata}, "weight_map": weight_map}
-    try:
-        for part, keys in zip(parts[:-1], groups, strict=True):
-            _write_file(part, {key: tensors[key] for key in keys}, plain)
-        write_pieces(parts[-1], [json.dumps(index, indent=2).encode()])
-        take_places(prefix, dict(zip(parts, names, strict=True)))
-    except BaseException:
-        for part in parts:
-            Path(part).unlink(missing_ok=True)
-        raise
+    index = {"metadata": {_TOTAL: total, **metadata, SAVE: save}, "weight_map": weight_map}
+    with workspace(Path(path)) as space:
+        for shard, keys in zip(names, groups, strict=True):
+            _write_file(space.folder / shard, {key: tensors[key] for key in keys}, {**plain, SAVE: save})
+        write_pieces(space.folder / index_name, [json.dumps(index, indent=2).encode()])
+        files = [space.folder / one for one in (*names, index_name)]
+        take_place(prefix, files, is_alone=space.is_alone)
 
 
-def take_places(prefix: str, moves: Mapping[str, str]) -> None:
-    """Rename finished files, the index last, to their places, and remove what an earlier save left under the prefix."""
-    folder = Path(prefix).parent
-    for name in moves.values():
-        if os.path.isdir(name):
-            raise InvalidArgumentError(f"expected a file to replace, got a directory at {name}")
-    if len(moves) > 1:
-        # Between the renames there is no index, so that no reader takes shards of two saves for one checkpoint.
-        for old in (index_filename(prefix), prefix + _SUFFIX):
-            Path(old).unlink(missing_ok=True)
-        sync_directory(folder)
-    for number, (part, name) in enumerate(moves.items(), 1):
-        if number == len(moves):
-            sync_directory(folder)
-        os.replace(part, name)
-    sync_directory(folder)
-    _clear(prefix, keep=set(map(os.path.basename, moves.values())))
-
-
-def _clear(prefix: str, keep: set[str]) -> None:
-    """Remove what an earlier save under this name left: a loader could take it for part of this one."""
-    for found in under_prefix(prefix):
-        if found.name not in keep and not found.is_dir():
-            found.unlink(missing_ok=True)
+def _write_single(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    prefix = derive_base_prefix_from_path(path)
+    if os.path.lexists(index_filename(prefix)):  # which must not be taken for the newer one of the two
+        with workspace(Path(path)) as space:
+            file = space.folder / os.path.basename(path)
+            _write_file(file, tensors, metadata)
+            take_place(prefix, [file], is_alone=space.is_alone)
+        return
+    _write_file(path, tensors, metadata)
+    if len(under_prefix(prefix)) > 1 or is_left_at(Path(path)):
+        with suppress(TreatyError), workspace(Path(path)) as space:  # a save that is under way cleans up after itself
+            if space.is_alone:
+                clear(prefix, keep={os.path.basename(path)})
 
 
 def _read_file(path: Path) -> tuple[_Tensors, dict[str, str]]:
@@ -150,7 +127,7 @@ def _read_file(path: Path) -> tuple[_Tensors, dict[str, str]]:
 
 
 def _read_shards(path: Path) -> tuple[_Tensors, dict[str, str]]:
-    weight_map, metadata = _index(path)
+    weight_map, metadata = read_index(path)
     found: _Tensors = {}
     of_shards: dict[str, str] = {}
     names: dict[str, set[str]] = {}
@@ -161,6 +138,8 @@ def _read_shards(path: Path) -> tuple[_Tensors, dict[str, str]]:
             tensors, one = _read_file(path.parent / shard)
         except FileNotFoundError:
             raise CorruptCheckpointError(f"expected the shard {shard!r}, got no such file, named in {path}") from None
+        if SAVE in metadata and one.get(SAVE) != metadata[SAVE]:
+            raise CorruptCheckpointError(f"expected shards of one save, got {shard!r} of another, in {path}")
         if wanted != set(tensors):
             name = min(wanted ^ set(tensors))
             where = "missing in" if name in wanted else "also in"
@@ -171,28 +150,3 @@ def _read_shards(path: Path) -> tuple[_Tensors, dict[str, str]]:
         of_shards = one | of_shards
     of_shards.pop(NOTE, None)
     return {name: found[name] for name in weight_map}, of_shards | metadata
-
-
-def _index(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Which shard each tensor is in, and the metadata."""
-    try:
-        return _parse_index(path)
-    except CorruptCheckpointError as error:
-        raise CorruptCheckpointError(f"{error} in {path}") from None
-
-
-def _parse_index(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    if path.stat().st_size > MOST:
-        raise CorruptCheckpointError(f"expected an index of at most {MOST} bytes, got {path.stat().st_size}")
-    index = parse_json(path.read_bytes(), "an index")
-    weight_map, metadata = index.get("weight_map"), index.get("metadata") or {}
-    if not isinstance(weight_map, dict) or not isinstance(metadata, dict):
-        raise CorruptCheckpointError("expected metadata and weight_map, got something else")
-    for name, shard in weight_map.items():
-        if not isinstance(shard, str) or not _beside(shard):
-            raise CorruptCheckpointError(f"expected a file beside the index, got {shard!r} at {name!r}")
-    return weight_map, {name: value for name, value in metadata.items() if isinstance(value, str)}
-
-
-def _beside(name: str) -> bool:
-    return name.endswith(_SUFFIX) and not any(sign in name for sign in "/\\\0:")

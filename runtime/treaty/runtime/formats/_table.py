@@ -14,7 +14,6 @@ from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError,
 from treaty.runtime._leaves import tree as eformer
 from treaty.runtime._leaves.paths import INDEX as EFORMER_INDEX
 from treaty.runtime._recognise import MSGPACK
-from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path, index_filename
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.trees import abstract
@@ -23,6 +22,7 @@ from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.runtime.formats import msgpack, npz, orbax, safetensors
 from treaty.runtime.formats._orbax_find import looks_like_orbax
 from treaty.runtime.formats._safetensors_files import members as safetensors_members
+from treaty.runtime.formats._safetensors_place import chosen, in_folder
 from treaty.schema import Schema, TreatyError
 
 _SHARD_INDEX: Final = ".safetensors.index.json"
@@ -130,13 +130,11 @@ def _write_msgpack(path: Path, tree: dict[str, Any], options: Options) -> None:
 def _safetensors_file(path: Path) -> Path | None:
     """The file or index that a path means: itself, the index beside a name that is not there, or the one in a folder."""
     if path.is_dir():
-        found = [*path.glob(f"*{_SHARD_INDEX}")] or [*path.glob("*.safetensors")]
-        return found[0] if len(found) == 1 else None
-    if path.name.endswith(_SHARD_INDEX) or (path.name.endswith(".safetensors") and path.is_file()):
-        return path if path.is_file() else None
-    index = Path(index_filename(derive_base_prefix_from_path(str(path))))
-    if path.name.endswith(".safetensors") and index.is_file():
-        return index
+        found = in_folder(path)
+        return path / found[0] if len(found) == 1 else None
+    if path.name.endswith((".safetensors", _SHARD_INDEX)):
+        one = Path(chosen(str(path)))
+        return one if one.is_file() else None
     start = _starts(path)  # the length of the header, and then JSON
     return path if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size else None
 
