@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from treaty.runtime._errors import KeyMapError as KeyMapError
     from treaty.runtime._errors import LeafError as LeafError
     from treaty.runtime._errors import Mismatch as Mismatch
+    from treaty.runtime._errors import MissingCheckpointError as MissingCheckpointError
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
+    from treaty.runtime._errors import StorageError as StorageError
+    from treaty.runtime._errors import TreatyError as TreatyError
     from treaty.runtime._sharding.shardings import shardings as shardings
     from treaty.runtime._state.abstract import abstract as abstract
     from treaty.runtime._state.abstract import nbytes as nbytes
@@ -44,7 +47,10 @@ _HOME: Final = {
     "KeyMapError": "_errors",
     "LeafError": "_errors",
     "Mismatch": "_errors",
+    "MissingCheckpointError": "_errors",
     "StateMismatchError": "_errors",
+    "StorageError": "_errors",
+    "TreatyError": "_errors",
     "shardings": "_sharding.shardings",
     "explain": "_state.state_dict",
     "from_state_dict": "_state.state_dict",

@@ -4,12 +4,14 @@ A spec says where credentials come from and never holds them, and a message of T
 the server: S3 answers a wrong signature with the access key and the session token.
 """
 
+import errno
 import os
 import re
 from typing import Any, Final
 
 import tensorstore as ts
 
+from treaty.runtime._errors import StorageError, advice, storage_error
 from treaty.schema import TreatyError
 
 # About a minute and a half until a store that does not answer is given up. TensorStore's own 32 take a quarter of an
@@ -17,6 +19,8 @@ from treaty.schema import TreatyError
 RETRIES: Final = {"max_retries": 8, "initial_delay": "1s", "max_delay": "32s"}
 
 _DETAILS: Final = re.compile(r" \[[\w-]+='")
+_NUMBER: Final = re.compile(r" \[os_error_code='([0-9]+)'")
+_STORAGE: Final = ("ABORTED", "CANCELLED", "DEADLINE", "PERMISSION", "RESOURCE", "UNAUTHENTICATED", "UNAVAILABLE")
 _CREDENTIALS: Final = re.compile(r"[a-z0-9+.-]+://[^/]*@", re.IGNORECASE)
 
 
@@ -39,6 +43,19 @@ def spec_of(url: str) -> dict[str, Any]:
 def reason(error: BaseException) -> str:
     """What TensorStore says of a failure, without what the server sent."""
     return _DETAILS.split(str(error), maxsplit=1)[0]
+
+
+def is_of_storage(error: BaseException) -> bool:
+    """Whether TensorStore could not read or write; else what it read was no good."""
+    found = _NUMBER.search(str(error))
+    return str(error).startswith(_STORAGE) if found is None else int(found[1]) not in (errno.ENOENT, errno.ENOTDIR)
+
+
+def failure(what: str, error: BaseException) -> StorageError:
+    """What TensorStore raised as one of our errors, with the number of the system where it tells one."""
+    found = _NUMBER.search(str(error))
+    number = None if found is None else int(found[1])
+    return storage_error(f"cannot {what}: {reason(error)}{advice(number)}", number)
 
 
 def _s3() -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """The runtime's errors. All are TreatyErrors; each says what was expected, what was found, and where."""
 
+import errno
+import os
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
-from treaty.schema import TreatyError
+from treaty.schema import TreatyError as TreatyError
 
 Path = tuple[str | int, ...]  # str: a field, int: an index, and a dict key is a str that starts with "["
 
@@ -41,6 +44,65 @@ class IncompleteCheckpointError(TreatyError):
 
 class LeafError(TreatyError, ValueError):
     """A tree of `treaty.runtime.leaves` cannot be stored, found or placed as asked. The message names the leaf."""
+
+
+class MissingCheckpointError(IncompleteCheckpointError, FileNotFoundError):
+    """Nothing is there: no file, no directory, or no committed checkpoint in it."""
+
+    __str__ = Exception.__str__  # an OSError would show its number
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.errno, self.strerror = errno.ENOENT, os.strerror(errno.ENOENT)
+
+
+class StorageError(TreatyError, OSError):
+    """A disk or an object store failed. It is also the error that Python has for its `errno`, such as a PermissionError.
+
+    `errno`, `strerror` and `filename` are those of the system, or None where a store gives none; `__cause__` is the
+    original, unless that may hold secrets of a store.
+    """
+
+    __str__ = Exception.__str__
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return storage_error, (str(self), self.errno, self.filename)
+
+
+def storage_error(message: str, number: int | None = None, path: str | None = None) -> StorageError:
+    """A StorageError for a number of the system."""
+    made = _storage_kind(number)(message)
+    made.filename = path
+    if number is not None:
+        made.errno, made.strerror = number, os.strerror(number)
+    return made
+
+
+def cannot(verb: str, path: str | os.PathLike[str], error: OSError) -> StorageError:
+    """`cannot write /x: No space left on device; make room and try again`"""
+    place = os.fspath(path)
+    return storage_error(f"cannot {verb} {place}: {error.strerror or error}{advice(error.errno)}", error.errno, place)
+
+
+def advice(number: int | None) -> str:
+    return "; make room and try again" if number in (errno.ENOSPC, errno.EDQUOT) else ""
+
+
+@contextmanager
+def storing(verb: str, path: str | os.PathLike[str]) -> Iterator[None]:
+    """Let what the system says of a failure be a StorageError that names the place."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, TreatyError):
+            raise
+        raise cannot(verb, path, error) from error
+
+
+@cache
+def _storage_kind(number: int | None) -> type[StorageError]:
+    kind = type(OSError(number, ""))  # Python chooses the class by the number
+    return StorageError if kind is OSError else type("StorageError", (StorageError, kind), {})
 
 
 class CodecError(TreatyError):

@@ -16,8 +16,10 @@ from typing import IO, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
+from treaty.runtime._permissions import keep_permissions
 from treaty.runtime._system import start_writing
+from treaty.schema import TreatyError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -31,26 +33,57 @@ _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds wha
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[int]:
-    """A descriptor of a new file that takes the place of `path` when all went well; otherwise that stays as it is."""
-    place = Path(os.path.realpath(path))
-    _refuse_special(place)
-    temporary = place.with_name(f".{place.name[:40]}.{secrets.token_hex(6)}.tmp")  # a name may be 255 bytes long
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+def replacing(path: str | os.PathLike[str], like: str | os.PathLike[str] | None = None) -> Iterator[int]:
+    """A descriptor of a new file that takes the place of `path` when all went well; otherwise that stays as it is.
+
+    It is for those who may read what it replaces, or the file that it is to be `like`, and else as the umask says.
+    """
+    outer = sys.exception()
     try:
+        place = Path(os.path.realpath(path))
+        _refuse_special(place)
+        temporary = place.with_name(f".{place.name[:40]}.{secrets.token_hex(6)}.tmp")  # a name may be 255 bytes long
+        descriptor = _created(temporary, place if os.path.exists(place) else like)
         try:
-            yield descriptor
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, place)
+            try:
+                yield descriptor
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, place)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(place.parent)
     except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(place)  # a full disk does not say which file it had no room for
+        first = _first(error, outer)
+        if isinstance(first, OSError) and not isinstance(first, TreatyError):
+            raise cannot("write", path, first) from first
         raise
-    sync_directory(place.parent)
+
+
+def _created(temporary: Path, like: str | os.PathLike[str] | None) -> int:
+    """A new file, which nobody can read who could not read the other."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(temporary, flags, 0o666 if like is None else 0o600)
+    if like is not None:
+        try:
+            keep_permissions(like, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            temporary.unlink(missing_ok=True)
+            raise
+    return descriptor
+
+
+def _first(error: BaseException, outer: BaseException | None) -> BaseException:
+    """What failed first: closing a half-written archive fails, too, and would hide that the disk is full."""
+    first = error
+    while first.__context__ not in (None, outer) and not first.__suppress_context__:
+        assert first.__context__ is not None
+        first = first.__context__
+    return first if isinstance(first, OSError) else error
 
 
 def sync_directory(path: Path) -> None:
@@ -62,17 +95,19 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_pieces(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
+def write_pieces(
+    path: str | os.PathLike[str], pieces: Sequence[Any], like: str | os.PathLike[str] | None = None
+) -> None:
     """Write buffers one after the other, compressed if the suffix says so; none is copied or joined in memory.
 
     What has a method `pieces` stands for the buffers that this gives when its turn comes.
     """
     compressor = _COMPRESSORS.get(Path(path).suffix)
     if compressor is None:
-        write_stream(path, pieces, sum(map(_length, pieces)))
+        write_stream(path, pieces, sum(map(_length, pieces)), like)
         return
     with (
-        replacing(path) as descriptor,
+        replacing(path, like) as descriptor,
         os.fdopen(descriptor, "wb", closefd=False) as file,
         compressor(file, "wb") as stream,
     ):
@@ -80,9 +115,11 @@ def write_pieces(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
             stream.write(block)
 
 
-def write_stream(path: str | os.PathLike[str], pieces: Iterable[Any], size: int) -> None:
+def write_stream(
+    path: str | os.PathLike[str], pieces: Iterable[Any], size: int, like: str | os.PathLike[str] | None = None
+) -> None:
     """Write buffers of `size` bytes in all that may be made while others are written; few are held at a time."""
-    with replacing(path) as descriptor:
+    with replacing(path, like) as descriptor:
         _reserve(descriptor, size)
         batch: list[Any] = []
         behind = WriteBehind(descriptor)
@@ -114,7 +151,7 @@ class WriteBehind:
 
 def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
     """The bytes of a file as they are, mapped; there is no map of nothing."""
-    with _opened(path) as file:
+    with storing("read", path), _opened(path) as file:
         if os.fstat(file.fileno()).st_size == 0:
             return b""
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -122,7 +159,7 @@ def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
 
 def read_buffer(path: str | os.PathLike[str]) -> Any:
     """The contents of a file: a map of it, or, where it begins as a compressed one does, memory."""
-    with _opened(path) as file:
+    with storing("read", path), _opened(path) as file:
         compressor = _compressor(file)
         if compressor is None:
             return map_file(path)
@@ -134,7 +171,7 @@ def read_buffer(path: str | os.PathLike[str]) -> Any:
 
 def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | bytes":
     """As `read_buffer`, but what is compressed is unpacked into a nameless file in `folder`, which is then mapped."""
-    with _opened(path) as file, tempfile.TemporaryFile(dir=folder) as unpacked:
+    with storing("unpack", path), _opened(path) as file, tempfile.TemporaryFile(dir=folder) as unpacked:
         compressor = _compressor(file)
         if compressor is None:
             return map_file(path)
@@ -145,8 +182,11 @@ def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | byt
 
 
 def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
-    _refuse_special(path)
-    return open(path, "rb")
+    try:
+        _refuse_special(path)
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise MissingCheckpointError(f"expected a file, got nothing at {os.fspath(path)!r}") from None
 
 
 def _refuse_special(path: str | os.PathLike[str]) -> None:

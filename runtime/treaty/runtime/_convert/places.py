@@ -6,6 +6,7 @@ from pathlib import Path
 
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._files import sync_directory
+from treaty.runtime._permissions import keep_permissions
 from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path
 from treaty.runtime._system import exchange
 from treaty.runtime._workspace import KEPT, Workspace
@@ -59,6 +60,9 @@ def check_owned(found: Path, place: Path) -> None:
 
 def take_place(space: Workspace, written: Path, place: Path, to: str, replace: bool) -> None:
     """Move what was written into its place. What came there during the conversion is not touched."""
+    taken = _taken(place, to)
+    for name in os.listdir(written.parent) if taken and not taken[0].is_symlink() else ():
+        keep_permissions(taken[0], written.parent / name)
     if not replace:
         _check_free(_taken(place, to))
     if to == "safetensors":

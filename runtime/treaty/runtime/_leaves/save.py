@@ -39,15 +39,16 @@ def tree_serialize_leaves(
 
     def commit() -> None:
         if first and write_index:
-            store.sync(entries)
+            with writing(store.where):
+                store.sync(entries)
             store.change_index(lambda index: index.with_section(prefix, entries))
         if commit_callback is not None:
             commit_callback()
 
     if first:
-        store.make()
         host = [(entry, np.asarray(array)) for entry, array in stored if on_host(entry)]
         with writing(store.where):
+            store.make()
             _make_room(store, prefix, entries, write_index)
             store.write([entry for entry, _ in host], [array for _, array in host])
     if jax.process_count() > 1:

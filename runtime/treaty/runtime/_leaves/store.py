@@ -11,8 +11,8 @@ import numpy as np
 import tensorstore as ts
 from attrs import frozen
 
-from treaty.runtime._clouds import reason, spec_of
-from treaty.runtime._errors import CorruptCheckpointError, LeafError
+from treaty.runtime._clouds import failure, is_of_storage, reason, spec_of
+from treaty.runtime._errors import CorruptCheckpointError, LeafError, cannot
 from treaty.runtime._leaves.index import Entry, Index, parse, render
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._stored_sizes import bad_chunks
@@ -24,7 +24,6 @@ Directory = str | os.PathLike[str]
 # chunk that is gone is read as fill values.
 _STRICT: Final = {"store_data_equal_to_fill_value": True, "fill_missing_data_reads": False}
 _OF_AN_ARRAY: Final = re.compile(rb"\.zarray|\.zattrs|\d+(\.\d+)*")
-_NOT_THE_DATA: Final = ("ABORTED", "CANCELLED", "DEADLINE", "PERMISSION", "RESOURCE", "UNAUTHENTICATED", "UNAVAILABLE")
 
 
 @frozen
@@ -55,7 +54,8 @@ class Store:
         kv = self._kv()
         while True:
             old, generation = self._index(kv)
-            done = kv.write(INDEX, render(change(old or Index())), if_equal=generation).result()
+            with writing(f"{self.where.rstrip('/')}/{INDEX}"):
+                done = kv.write(INDEX, render(change(old or Index())), if_equal=generation).result()
             if done.generation:  # empty when the condition did not hold
                 return
 
@@ -112,7 +112,7 @@ class Store:
         try:
             found = kv.read(INDEX).result()
         except ValueError as error:
-            raise LeafError(f"expected to read {where}, got {reason(error)}") from None
+            raise failure(f"read {where}", error) from None
         return (parse(found.value, where) if found.state == "value" else None), found.stamp.generation
 
     def _kv(self) -> ts.KvStore:
@@ -126,8 +126,10 @@ def writing(where: str) -> Iterator[None]:
         yield
     except TreatyError:
         raise
-    except ValueError as error:
-        raise LeafError(f"expected to write {where}, got {reason(error)}") from None
+    except OSError as error:
+        raise cannot("write", where, error) from error
+    except (ValueError, NotImplementedError) as error:
+        raise failure(f"write {where}", error) from None
 
 
 @contextmanager
@@ -137,8 +139,10 @@ def naming(entry: Entry) -> Iterator[None]:
         yield
     except (ValueError, NotImplementedError, MemoryError) as error:
         why = reason(error)
-        if isinstance(error, MemoryError) or why.startswith(_NOT_THE_DATA):
+        if isinstance(error, MemoryError):
             raise LeafError(f"expected to read {entry}, got {why}") from None
+        if is_of_storage(error):
+            raise failure(f"read {entry}", error) from None
         raise CorruptCheckpointError(f"expected an intact array, got {why} at {entry}") from None
 
 

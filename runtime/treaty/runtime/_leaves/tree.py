@@ -13,7 +13,7 @@ from treaty.runtime._leaves.kinds import from_array, to_array
 from treaty.runtime._leaves.load import nested
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.read import Reading
-from treaty.runtime._leaves.store import Store, naming
+from treaty.runtime._leaves.store import Store, naming, writing
 from treaty.runtime._state.trees import flatten
 
 _CHUNK: Final = 2**24  # bytes of an array that are stored as one
@@ -44,7 +44,8 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
     stored = [to_array(None, keys, leaf) for keys, leaf in leaves]
     check_places(None, [entry for entry, _ in stored], Index())
     store = Store.at(path)
-    store.make()
+    with writing(store.where):
+        store.make()
     batch: list[tuple[Entry, Any]] = []
     for entry, array in stored:
         if isinstance(array, LazyArray) and array.nbytes > _CHUNK:
@@ -56,29 +57,27 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
             batch = []
     _write(store, batch)
     entries = tuple(entry for entry, _ in stored)
-    store.sync(entries)
+    with writing(store.where):
+        store.sync(entries)
     store.change_index(lambda index: index.with_section(None, entries))
 
 
 def _write(store: Store, batch: list[tuple[Entry, Any]]) -> None:
     arrays = [array.read() if isinstance(array, LazyArray) else array for _, array in batch]
-    try:
-        store.write([entry for entry, _ in batch], arrays)
-    except (ValueError, NotImplementedError) as error:
-        raise LeafError(f"expected to write {batch[0][0]} and {len(batch) - 1} more, got {error}") from error
+    if batch:
+        with writing(f"{batch[0][0]} and {len(batch) - 1} more to {store.where}"):
+            store.write([entry for entry, _ in batch], arrays)
 
 
 def _write_in_chunks(store: Store, entry: Entry, array: LazyArray) -> None:
     """Chunk by chunk; eformer stores arrays of one device as one chunk, and reads either."""
     chunks = chunk_of(array.shape, array.dtype.itemsize, _CHUNK)
     metadata = {"shape": entry.shape, "chunks": chunks, "compressor": {"id": "zstd"}}
-    try:
+    with writing(f"{entry} to {store.where}"):
         target = ts.open({**store.spec(entry), "dtype": entry.dtype, "metadata": metadata}, create=True).result()
         for start, part in by_bands(array, chunks):
             box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
             target[box].write(part).result()
-    except (ValueError, NotImplementedError) as error:
-        raise LeafError(f"expected to write {entry}, got {error}") from error
 
 
 def _section(store: Store, entries: tuple[Entry, ...]) -> Any:

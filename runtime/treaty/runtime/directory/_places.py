@@ -9,19 +9,21 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import wraps
 from io import FileIO
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
+from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime.directory import _owner as owner
 from treaty.runtime.directory._hash import running
 from treaty.runtime.directory._manifest import DATA, NAME, data_of
 from treaty.schema import TreatyError
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SQUASHED: Final = re.compile(r"(file|gs|s3):/")
@@ -90,10 +92,24 @@ def committed(place: Place) -> bytes:
     """The manifest, or the reason why there is no checkpoint."""
     content = place.manifest()
     if content is None:
-        raise IncompleteCheckpointError(
+        raise MissingCheckpointError(
             f"expected a checkpoint, got no {NAME} at {place.where}: nothing was saved there, or the save did not finish"
         )
     return content
+
+
+def _storing(verb: str) -> "Callable[[_Method], _Method]":
+    """For methods of `Local`: what the system says of a failure becomes a StorageError."""
+
+    def decorate(method: Any) -> Any:
+        @wraps(method)
+        def wrapped(self: "Local", *args: Any) -> Any:
+            with storing(verb, self.where):
+                return method(self, *args)
+
+        return wrapped
+
+    return decorate
 
 
 class Local:
@@ -117,6 +133,7 @@ class Local:
         quick = {"file_io_sync": False, "file_io_locking": {"mode": "none"}}
         return {"driver": "file", "path": f"{self.path}/", **quick}
 
+    @_storing("read")
     def manifest(self) -> bytes | None:
         try:
             with _opened(self.path / NAME) as file:
@@ -124,11 +141,9 @@ class Local:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    @_storing("write")
     def begin(self) -> str:
-        try:
-            self._make()
-        except OSError as error:
-            raise TreatyError(f"cannot save to {self.where}: {error}") from error
+        self._make()
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._is_alone = self._take_lock()
@@ -138,18 +153,27 @@ class Local:
             raise
         return owner.take_name()
 
+    @_storing("write")
     def prepare(self, data: str) -> None:
-        (self.path / data).mkdir()
+        new, previous = self.path / data, self._previous()
+        if previous is None or not (self.path / previous).is_dir():
+            new.mkdir()
+        else:
+            from treaty.runtime._permissions import keep_permissions
+
+            new.mkdir(0o700)
+            keep_permissions(self.path / previous, new)
         _files().sync_directory(self.path)
-        if self._seen is None or data_of(self._seen) is not None:  # of a damaged one it is not known what it named
+        if self._seen is None or previous is not None:  # of a damaged one it is not known what it named
             self._clean(data, None)
 
+    @_storing("write")
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
         os.utime(self.path / data)  # not old, for a save of another host that cleans now
         self.sync(data)
         self._look_again(data, files)
         _files().write_pieces(self.path / NAME, [manifest])
-        self._clean(data, None if self._seen is None else data_of(self._seen))
+        self._clean(data, self._previous())
         self._release()
         owner.release_name(data)
 
@@ -184,6 +208,7 @@ class Local:
                         found[prefix + entry.name] = entry.stat().st_size
         return found
 
+    @_storing("read")
     def read_into(self, name: str, view: memoryview) -> str:
         """Each block is hashed while it is in the processor's cache."""
         hashed = running()
@@ -201,6 +226,10 @@ class Local:
         except (FileNotFoundError, NotADirectoryError):
             raise CorruptCheckpointError(f"expected a file, got nothing at {name}") from None
         return hashed.hexdigest()
+
+    def _previous(self) -> str | None:
+        """The data that the manifest named when the save began; None of one that is damaged, too."""
+        return None if self._seen is None else data_of(self._seen)
 
     def _make(self) -> None:
         """The directory and its parents, each fsynced where it was entered."""
@@ -290,7 +319,7 @@ def _opened(path: Path) -> FileIO:
             raise
         if error.errno in (errno.ENXIO, errno.ELOOP):  # a socket; a link to itself
             raise CorruptCheckpointError(f"expected a file, got {error.strerror} at {path}") from None
-        raise TreatyError(f"cannot read {path}: {error.strerror}") from error
+        raise cannot("read", path, error) from error
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return FileIO(descriptor, "r")
     os.close(descriptor)

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorstore as ts
 
-from treaty.runtime._clouds import reason, spec_of
+from treaty.runtime._clouds import failure, spec_of
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._manifest import DATA, NAME
@@ -31,8 +31,8 @@ def wait_for(future: Any, what: str) -> Any:
     try:
         return future.result()
     except Exception as error:  # TensorStore raises many kinds
-        why = reason(error)
-    raise TreatyError(f"cannot {what}: {why}")
+        told = failure(what, error)
+    raise told
 
 
 class Remote:

@@ -8,10 +8,10 @@ from functools import partial
 from threading import Condition
 from typing import Any, Final
 
+from treaty.runtime._errors import storing
 from treaty.runtime.directory._places import Place
 from treaty.runtime.directory._remote import wait_for
 from treaty.runtime.directory._threads import Workers
-from treaty.schema import TreatyError
 
 IN_FLIGHT: Final = 2**27  # bytes given to TensorStore and not yet written; most are references to the source
 THREADS: Final = 8
@@ -61,7 +61,5 @@ class Writes:
             self._sync(name, what)
 
     def _sync(self, name: str, what: str) -> None:
-        try:
+        with storing(f"write {what} in", self._place.where):
             self._place.sync(f"{self._data}/{name}")
-        except OSError as error:
-            raise TreatyError(f"cannot write {what}: {error}") from error

@@ -14,6 +14,7 @@ import numpy as np
 import tensorstore as ts
 from attrs import frozen
 
+from treaty.runtime._clouds import failure, is_of_storage
 from treaty.runtime._convert.lazy_restore import MaybeScalar, StoredScalar
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_keys
 from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
@@ -235,6 +236,8 @@ def _failure(error: Exception, path: tuple[str, ...]) -> Exception:
         return IncompleteCheckpointError(
             f"expected an array, got nothing or only part of it at {show_keys(path)}: {error}"
         )
+    if is_of_storage(error):
+        return failure(f"read {show_keys(path)}", error)
     return CorruptCheckpointError(f"expected an array, got bytes that are none at {show_keys(path)}: {error}")
 
 

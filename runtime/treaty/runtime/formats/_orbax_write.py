@@ -17,7 +17,8 @@ import jax
 import numpy as np
 import tensorstore as ts
 
-from treaty.runtime._errors import InvalidArgumentError, show_path
+from treaty.runtime._clouds import failure
+from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path, storing
 from treaty.runtime._files import sync_directory
 from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Start, by_bands, chunk_of
 from treaty.runtime._system import start_writing
@@ -42,7 +43,14 @@ def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
     place = Path(os.path.realpath(path))
     temporary = place.with_name(f"{place.name}{TEMPORARY}-{secrets.token_hex(6)}")
     strings = _strings(leaves)
-    temporary.mkdir()
+    with storing("write", path):
+        temporary.mkdir()
+        _fill(temporary, place, leaves, strings, started)
+        sync_directory(place.parent)
+
+
+def _fill(temporary: Path, place: Path, leaves: Sequence[Leaf], strings: dict[str, Any], started: int) -> None:
+    """Write an item and let it take its place; of a failure nothing is left."""
     try:
         _write_arrays(temporary, [leaf for leaf in leaves if leaf.value is not None and leaf.kind != "string"])
         if strings:
@@ -54,13 +62,12 @@ def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
             _write_json(temporary / "_sharding", dict(map(_sharding, keys)))
         _write_json(temporary / METADATA, _metadata(leaves))
         _write_json(temporary / STEP_METADATA, _step_metadata(started))
-        _write(temporary / COMMITTED, f"Checkpoint commit was successful to {path}".encode())
+        _write(temporary / COMMITTED, f"Checkpoint commit was successful to {place}".encode())
         _sync(temporary)
         temporary.rename(place)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    sync_directory(place.parent)
 
 
 def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
@@ -154,16 +161,15 @@ def _parts(leaf: Leaf) -> Iterator[tuple[Start, Any]]:
         yield (0,) * leaf.value.ndim, _host(leaf.value, leaf)
 
 
-def _failure(leaf: Leaf, error: Exception) -> TreatyError:
-    what = f"{leaf.value.dtype}{list(leaf.value.shape)}"
-    return TreatyError(f"expected to write {what}, got {error} at {show_path(leaf.path)}")
+def _failure(leaf: Leaf, error: Exception) -> StorageError:
+    return failure(f"write {leaf.value.dtype}{list(leaf.value.shape)} at {show_path(leaf.path)}", error)
 
 
 def _commit(batch: Any) -> None:
     try:
         batch.commit_sync()
     except FAILURES as error:
-        raise TreatyError(f"expected to write arrays, got {error}") from error
+        raise failure("write arrays", error) from error
 
 
 def _sync(directory: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
+from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, storing
 from treaty.runtime._files import map_file, write_pieces, write_stream
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._sharding.shard_files import (
@@ -46,10 +46,12 @@ def write(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str
         if name in metadata:
             raise InvalidArgumentError(f"expected other metadata than {name!r}, which the index holds")
     groups = [] if max_shard_bytes is None else group_keys_by_shard_size(tensors, max_shard_bytes)
-    if len(groups) > 1:
-        _write_shards(place, groups, tensors, metadata)
-    else:
-        _write_single(place, tensors, metadata)
+    with storing("write", place):
+        like = next(iter(under_prefix(prefix)), None)
+        if len(groups) > 1:
+            _write_shards(place, groups, tensors, metadata, like)
+        else:
+            _write_single(place, tensors, metadata, like)
 
 
 def read(path: PathLike) -> tuple[_Tensors, dict[str, str]]:
@@ -67,11 +69,11 @@ def members(path: Path) -> list[Path]:
     return [path, *(path.parent / shard for shard in dict.fromkeys(read_index(path)[0].values()))]
 
 
-def _write_file(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+def _write_file(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str], like: Path | None) -> None:
     with collector_paused():
         head, order = render({name: stored_as(one.dtype, one.shape) for name, one in tensors.items()}, metadata)
     size = len(head) + sum(one.nbytes for one in tensors.values())
-    write_stream(path, _pieces(head, order, tensors), size)
+    write_stream(path, _pieces(head, order, tensors), size, like)
 
 
 def _pieces(head: bytes, order: list[str], tensors: Mapping[str, Any]) -> Iterator[Any]:
@@ -85,7 +87,13 @@ def _pieces(head: bytes, order: list[str], tensors: Mapping[str, Any]) -> Iterat
             yield host_array(piece).reshape(-1).view(np.uint8)
 
 
-def _write_shards(path: str, groups: list[list[str]], tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+def _write_shards(
+    path: str,
+    groups: list[list[str]],
+    tensors: Mapping[str, Any],
+    metadata: Mapping[str, str],
+    like: Path | None,
+) -> None:
     """Aside, until all of them are on the disk."""
     prefix, save = derive_base_prefix_from_path(path), secrets.token_hex(6)
     index_name, name = (os.path.basename(one) for one in (index_filename(prefix), prefix))
@@ -96,21 +104,21 @@ def _write_shards(path: str, groups: list[list[str]], tensors: Mapping[str, Any]
     index = {"metadata": {_TOTAL: total, **metadata, SAVE: save}, "weight_map": weight_map}
     with workspace(Path(path)) as space:
         for shard, keys in zip(names, groups, strict=True):
-            _write_file(space.folder / shard, {key: tensors[key] for key in keys}, {**plain, SAVE: save})
-        write_pieces(space.folder / index_name, [json.dumps(index, indent=2).encode()])
+            _write_file(space.folder / shard, {key: tensors[key] for key in keys}, {**plain, SAVE: save}, like)
+        write_pieces(space.folder / index_name, [json.dumps(index, indent=2).encode()], like)
         files = [space.folder / one for one in (*names, index_name)]
         take_place(prefix, files, is_alone=space.is_alone)
 
 
-def _write_single(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+def _write_single(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, str], like: Path | None) -> None:
     prefix = derive_base_prefix_from_path(path)
     if os.path.lexists(index_filename(prefix)):  # which must not be taken for the newer one of the two
         with workspace(Path(path)) as space:
             file = space.folder / os.path.basename(path)
-            _write_file(file, tensors, metadata)
+            _write_file(file, tensors, metadata, like)
             take_place(prefix, [file], is_alone=space.is_alone)
         return
-    _write_file(path, tensors, metadata)
+    _write_file(path, tensors, metadata, like)
     if len(under_prefix(prefix)) > 1 or is_left_at(Path(path)):
         with suppress(TreatyError), workspace(Path(path)) as space:  # a save that is under way cleans up after itself
             if space.is_alone:
