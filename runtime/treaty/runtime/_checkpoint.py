@@ -1,7 +1,8 @@
 """`save` and `restore`: which format a path means, and who reads it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from jax.sharding import Mesh
@@ -10,6 +11,7 @@ from treaty.runtime import _bytes, _restore_tree
 from treaty.runtime._recognise import MSGPACK, SAFETENSORS, format_at
 from treaty.runtime._sharding.shardings import Rules
 from treaty.runtime._state.state_dict import Into
+from treaty.runtime.directory._processes import team
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _Path = str | os.PathLike[str]
+_FILES: Final = (*MSGPACK, *SAFETENSORS)
 _OTHERS: Final = (
     ".bin",
     ".bz2",
@@ -44,6 +47,7 @@ def save(
     keymap: KeyMap | None = None,
     metadata: Mapping[str, Any] | None = None,
     max_shard_bytes: int | None = None,
+    timeout: float | None = None,
 ) -> None:
     """Write an instance to a file (`.msgpack`, `.msgpack.gz`, `.msgpack.zst`, `.safetensors`) or else to a directory or URL.
 
@@ -51,13 +55,17 @@ def save(
     cut there is the one or the other. Arrays are written from where they are. `cls` names the generic alias where the class
     of `state` alone does not say it. `metadata` is kept by directories (anything that JSON holds) and safetensors (text by
     name). `max_shard_bytes` splits safetensors, and `keymap` gives them the names and layouts of its stored side.
+    Several processes save to a directory together, and wait for each other for `timeout` seconds, by default 3600.
     """
-    place = os.fsdecode(path)
-    if not place.endswith((*MSGPACK, *SAFETENSORS)) and place.rstrip("/").endswith((*MSGPACK, *_OTHERS)):
-        raise TreatyError(f"expected {', '.join(MSGPACK)}, .safetensors or a directory, got {place!r}")
-    for name, value in (("max_shard_bytes", max_shard_bytes), ("keymap", keymap)):
-        if value is not None and not place.endswith(SAFETENSORS):
-            raise TreatyError(f"expected a .safetensors path for {name}, got {place!r}")
+    with _telling(path):
+        place = os.fsdecode(path)
+        if not place.endswith(_FILES) and place.rstrip("/").endswith((*MSGPACK, *_OTHERS)):
+            raise TreatyError(f"expected {', '.join(MSGPACK)}, .safetensors or a directory, got {place!r}")
+        for name, value in (("max_shard_bytes", max_shard_bytes), ("keymap", keymap)):
+            if value is not None and not place.endswith(SAFETENSORS):
+                raise TreatyError(f"expected a .safetensors path for {name}, got {place!r}")
+        if timeout is not None and place.endswith(_FILES):
+            raise TreatyError(f"expected a directory for timeout, got {place!r}")
     if place.endswith(MSGPACK):
         if metadata is not None:
             raise TreatyError(f"expected a directory or a .safetensors path for metadata, got {place!r}")
@@ -69,18 +77,38 @@ def save(
     else:
         from treaty.runtime import directory
 
-        directory.save(place, state, cls=cls, metadata=metadata)
+        patience = {} if timeout is None else {"timeout": timeout}
+        directory.save(place, state, cls=cls, metadata=metadata, **patience)
 
 
 def save_async(
-    path: _Path, state: object, *, cls: Any = None, metadata: Mapping[str, Any] | None = None
+    path: _Path,
+    state: object,
+    *,
+    cls: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
 ) -> "SaveHandle":
     """As `save` for a directory or URL, but return when the state is copied; the handle tells how the save ended."""
     from treaty.runtime import directory
 
-    if os.fsdecode(path).endswith((*MSGPACK, *SAFETENSORS)):
-        raise TreatyError(f"expected a directory or a URL, got the file {os.fsdecode(path)!r}; save writes files")
-    return directory.save_async(path, state, cls=cls, metadata=metadata)
+    patience = {} if timeout is None else {"timeout": timeout}
+    with _telling(""):
+        if os.fsdecode(path).endswith(_FILES):
+            raise TreatyError(f"expected a directory or a URL, got the file {os.fsdecode(path)!r}; save writes files")
+    return directory.save_async(path, state, cls=cls, metadata=metadata, **patience)
+
+
+@contextmanager
+def _telling(path: object) -> Iterator[None]:
+    """A save to a directory that is refused here is one that other processes may wait for."""
+    try:
+        yield
+    except (TypeError, TreatyError):
+        if str(path).endswith(_FILES):
+            raise
+        with team():
+            raise
 
 
 @overload
