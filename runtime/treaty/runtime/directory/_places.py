@@ -169,10 +169,13 @@ class Local:
 
     @_storing("write")
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
-        os.utime(self.path / data)  # not old, for a save of another host that cleans now
-        self.sync(data)
-        self._look_again(data, files)
-        _files().write_pieces(self.path / NAME, [manifest])
+        try:
+            os.utime(self.path / data)  # not old, for a save of another host that cleans now
+            self.sync(data)
+            self._look_again(data, files)
+            _files().write_pieces(self.path / NAME, [manifest])
+        except FileNotFoundError as error:
+            raise self._taken(f"{data} as it was written, got nothing") from error
         self._clean(data, self._previous())
         self._release()
         owner.release_name(data)
@@ -287,7 +290,10 @@ class Local:
         A killed save may have renamed its manifest and not synced it: then the one on disk names the older data, but this
         save has synced the directory since.
         """
-        now = os.stat(self.path / data).st_mtime  # by the clock of the file system
+        try:
+            now = os.stat(self.path / data).st_mtime  # by the clock of the file system
+        except FileNotFoundError:
+            return  # replaced already, by a save that cleans up itself
         ours = [name for name in os.listdir(self.path) if DATA.match(name) or _LEFTOVER.match(name)]
         names = {name for name in ours if name == previous or self._is_dead(name, now)} - {data}
         # After the above: what was dead then has committed before, or never will.
