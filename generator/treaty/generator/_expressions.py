@@ -31,6 +31,7 @@ _ZERO: Final[Mapping[str, str]] = {
     "complex": "0j",
     "none": "None",
 }
+_OVERLOADED: Final = ("_codec.indexed", "dict")  # not every type checker picks the overload of a function it is given
 
 
 def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Expression:
@@ -168,7 +169,8 @@ def object_type(scope: ModuleScope, type: ir.Type) -> str:
     if isinstance(type, ir.Scalar):
         return "None" if type.type == "none" else type.type
     if isinstance(type, ir.NumpyScalar):
-        return numpy_class(type.dtype)
+        name = numpy_class(type.dtype)
+        return name if name.startswith("_np.") else "_np.generic"  # ml_dtypes' classes are variables to type checkers
     if isinstance(type, ir.Enum):
         return scope.symbol(type.symbol)
     if isinstance(type, ir.Node):
@@ -222,7 +224,7 @@ def _tuple(sizes: list[str]) -> Expression:
 
 
 def _optional(inner: Expression, at: str) -> Expression:
-    if isinstance(inner, Call) and inner.args and str(inner.args[0]) == at:
+    if isinstance(inner, Call) and inner.args and str(inner.args[0]) == at and inner.head not in _OVERLOADED:
         return Call("_codec.maybe", (Text(inner.head), *inner.args))
     return inner if str(inner) == at else OrNone(at, inner)
 

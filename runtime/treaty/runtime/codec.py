@@ -118,11 +118,16 @@ def register(
     return registry.register(Codec(origin, id, schemas, digest, write, read, abstract, dims, sizes, unsized))
 
 
-def constructor(cls: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The class as a function of its fields, without the cost of an `__init__` that only stores."""
-    origin = cast(type, get_origin(cls) or cls)
-    make = cast("Callable[_P, _T]", instances.constructor(origin))
-    return alike.whole(make) if attrs.has(origin) and instances.does_more(origin) else make
+def constructor(cls: type[_T]) -> type[_T]:
+    """The class as a function of its fields, without the cost of an `__init__` that only stores.
+
+    To type checkers it is the class itself, whose calls they know best.
+    """
+    origin: type[_T] = get_origin(cls) or cls
+    make: Callable[..., _T] = instances.constructor(origin)
+    if attrs.has(origin) and instances.does_more(origin):
+        make = alike.whole(make)
+    return cast("type[_T]", make)
 
 
 @overload

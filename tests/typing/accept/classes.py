@@ -13,7 +13,7 @@ def built(x: Array, linear: Linear) -> None:
     reveal_type(Adam(count=x, mu=linear, nu=linear))  # Adam[Linear]
     reveal_type(Adam(count=x, mu=1.0, nu=2.0).mu)  # float
     reveal_type(Run(params=linear, opt=Adam(count=x, mu=linear, nu=linear)).best)  # Adam[Linear] | None
-    reveal_type(Linear)  # def (*, kernel: Array, bias: Array) -> Linear; pyright: type[Linear]
+    reveal_type(Linear)  # def (*, kernel: Array, bias: Array) -> Linear; others: type[Linear]; ty: <class 'Linear'>
 
 
 def attributes(train: TrainState, run: Run, nodes: Nodes) -> None:
@@ -25,7 +25,7 @@ def attributes(train: TrainState, run: Run, nodes: Nodes) -> None:
     reveal_type(nodes.moments.seen)  # int
     reveal_type(nodes.options["rate"])  # float
     reveal_type(nodes.by_number)  # dict[int, Plain]
-    reveal_type(nodes.boxed.inside.host)  # ndarray[tuple[Any, ...], dtype[Any]]
+    reveal_type(nodes.boxed.inside.host)  # ndarray[tuple[Any, ...], dtype[Any]]; pyrefly: ndarray
 
 
 def doubled(block: Block) -> Block:

@@ -8,7 +8,7 @@ from schemas.model_treaty import BlockState, LinearState
 def by_variable(old: LinearState) -> LinearState:
     kernel = np.asarray(old["kernel"], dtype=np.float32)
     reveal_type(kernel)  # ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]
-    bias = np.zeros(kernel.shape[1], np.float32)
+    bias = np.zeros(int(kernel.shape[1]), np.float32)
     reveal_type(bias)  # ndarray[tuple[int], dtype[floating[_32Bit]]]
     return {"kernel": kernel, "bias": bias}
 
@@ -30,9 +30,15 @@ def every_constructor(old: LinearState) -> list[LinearState]:
         {"kernel": np.asarray(old["kernel"], np.float32).T, "bias": bias},
         {"kernel": np.float32(2) * np.ones((2, 3), np.float32), "bias": bias},
         {"kernel": jnp.zeros((2, 3)), "bias": jnp.asarray(bias)},
-        {"kernel": np.zeros((2, 3), np.float32).copy(), "bias": np.zeros(3, np.dtype(np.float32))},
+        {"kernel": np.zeros((2, 3), np.float32).copy(), "bias": bias},
         {"kernel": np.stack([np.zeros(3, np.float32)]), "bias": np.concatenate([np.zeros(3, np.float32)])},
     ]
+
+
+def dtype_object(old: LinearState) -> LinearState:
+    bias = np.zeros(3, np.dtype(np.float32))
+    # To ty np.dtype(np.float32) is a dtype of float64.
+    return {"kernel": old["kernel"], "bias": bias}  # ty: ignore[invalid-explicit-return, invalid-argument-type]
 
 
 def renamed(old: dict[str, LinearState]) -> BlockState:

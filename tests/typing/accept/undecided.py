@@ -26,7 +26,7 @@ import jaxtyping
 import numpy as np
 from jax import Array
 from jaxtyping import Float32, PRNGKeyArray
-from nowhere import Unknown, unknown  # type: ignore[import-not-found]
+from nowhere import Unknown, unknown  # type: ignore[import-not-found]  # ty: ignore[import-not-found]
 from schemas import language
 from schemas.aliases import *  # noqa: F403 - the star is what this is about
 from schemas.model import Linear
@@ -54,7 +54,7 @@ class Keyed(TypedDict):
 
 
 def declared(cls: type[T]) -> type[T]:
-    return attrs.frozen(cls)
+    return attrs.frozen(cls)  # ty: ignore[invalid-explicit-return]
 
 
 @declared

@@ -14,5 +14,5 @@ def evolved(x: Array, linear: Linear, train: TrainState, adam: Adam[Linear]) -> 
 
 
 def listed() -> None:
-    reveal_type(attrs.fields(Linear).kernel)  # Attribute[Array]; pyright: Any
-    reveal_type(attrs.fields(TrainState).lr.name)  # str; pyright: Any
+    reveal_type(attrs.fields(Linear).kernel)  # Attribute[Array]; others: Any
+    reveal_type(attrs.fields(TrainState).lr.name)  # str; others: Any

@@ -55,7 +55,7 @@ def other_rank_by_variable(old: LinearState) -> LinearState:
 def cast_by_variable(old: LinearState) -> LinearState:
     kernel = old["kernel"].astype(np.float64)
     # E: (expression has type "Array | ndarray[tuple[int, int], dtype[float64]]", TypedDict item "kernel"  [typeddict-item]
-    return {"kernel": kernel, "bias": old["bias"]}
+    return {"kernel": kernel, "bias": old["bias"]}  # not ty
 
 
 def leaf_of_another_rank(old: LinearState) -> LinearState:

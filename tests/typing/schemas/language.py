@@ -10,8 +10,9 @@ import jaxtyping as jt
 import numpy as np
 from jax import Array
 from jax.tree_util import Partial
-from jaxtyping import Bool, Complex64, Float8e5m2, Float32, Int4, Key, PyTree
+from jaxtyping import Bool, Complex64, Float8e5m2, Float32, Int4, Key
 from jaxtyping import Float32 as F32
+from jaxtyping import PyTree as PyTree  # pyright: ignore[reportUnknownVariableType] - as jaxtyping declares it
 
 from treaty.schema import ArraySpec, Dims, Fields, Length, field, state
 
@@ -122,7 +123,7 @@ class Nodes:
 class Tree:
     value: Float32[Array, "d"]
     left: Annotated["Tree | None", Dims(...)] = None
-    rest: "list[Tree]" = field(factory=list)
+    rest: "list[Tree]" = field(factory=list)  # pyright: ignore[reportUnknownVariableType] - as of any factory=list
 
 
 @state

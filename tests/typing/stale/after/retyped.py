@@ -2,7 +2,7 @@
 
 # stale: "step": obj.step,  # E: (expression has type "str", TypedDict item "step" has type "int")  [typeddict-item]
 # stale: "best": linear_to_state_dict(obj.best),  # E: incompatible type "Linear | None"; expected "Linear"  [arg-type]
-# stale: step=_codec.integer(state["step"]),  # E: Argument "step" has incompatible type "int"; expected "str"  [arg-type]
+# stale: step=_codec.integer(state["step"]),  # E: Argument "step" to "Run" has incompatible type "int"; expected "str"  [arg-type]
 # stale: layers=tuple(  # E: incompatible type "tuple[Linear, ...]"; expected "list[Linear]"  [arg-type]
 
 from jax import Array
