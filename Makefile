@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check compat faults fuzz bench coverage clean
+.PHONY: demo test test-oldest test-pythons check compat faults fuzz bench coverage clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 3 $(ARGS)
+
+# The suite with the lowest versions that pyproject.toml allows, in an environment of its own.
+test-oldest: .venv-oldest/.ready
+	.venv-oldest/bin/python -m pytest -n 3 $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -35,10 +39,16 @@ coverage: $(READY)
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Treaty needs Python 3.11 or newer; say which: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
+
+.venv-oldest/.ready: pyproject.toml constraints.txt constraints-oldest.txt
+	$(PYTHON) -m venv .venv-oldest
+	awk -F== 'NR == FNR {old[tolower($$1)]; next} !(tolower($$1) in old)' constraints-oldest.txt constraints.txt > .venv-oldest/others.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --constraint .venv-oldest/others.txt --editable '.[dev]'
+	touch .venv-oldest/.ready
