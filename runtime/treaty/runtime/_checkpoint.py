@@ -175,10 +175,9 @@ def restore(
     arrays are read-only views of it, and it may be replaced meanwhile, but must not be changed in place.
     """
     place = os.fsdecode(path)
-    format = format_at(place)
-    if format != "treaty" or keymap is not None:
+    if keymap is not None or format_at(place) != "treaty":
         wish = _restore_tree.Wish(at, dims, keymap, mesh, rules, shardings, into, cast, max_bytes_in_flight, progress)
-        return _restore_tree.restore(place, format, cls, wish)
+        return _restore_tree.restore(place, cls, wish)
     from treaty.runtime import directory
 
     bound: dict[str, Any] = {} if max_bytes_in_flight is None else {"max_bytes_in_flight": max_bytes_in_flight}

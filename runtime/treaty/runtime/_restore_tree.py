@@ -16,7 +16,8 @@ from jax.sharding import Mesh
 from treaty.runtime import _bytes
 from treaty.runtime._errors import StateMismatchError, show_keys
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._recognise import safetensors_in
+from treaty.runtime._overtaken import begin_again
+from treaty.runtime._recognise import format_at, safetensors_in
 from treaty.runtime._sharding.shardings import Rules, check_placement, placement
 from treaty.runtime._state.at import parse_at
 from treaty.runtime._state.axes import Keys, declared_arrays
@@ -55,13 +56,20 @@ class Wish:
         return all(one is None for one in others)
 
 
-def restore(path: str, format: str, target: Any, wish: Wish) -> Any:
+def restore(path: str, target: Any, wish: Wish) -> Any:
+    from treaty.runtime.formats._known import looking_at
+
+    return begin_again(path, looking_at(path), lambda: _restore(path, format_at(path), target, wish))
+
+
+def _restore(path: str, format: str, target: Any, wish: Wish) -> Any:
     if wish.is_plain and format == "msgpack":
         return _bytes.restore_file(path, target, dims=wish.dims, into=wish.into)
     if wish.is_plain and format == "safetensors":
         from treaty.runtime.formats import safetensors
 
-        return safetensors.restore(safetensors_in(path), target, dims=wish.dims, into=wish.into)
+        place = safetensors_in(path)
+        return safetensors.restore_once(place, target, keymap=None, dims=wish.dims, into=wish.into)
     is_class = isinstance(target, type) or hasattr(target, "__origin__")
     codec = codec_of_class(target) if is_class else codec_of_instance(target)
     _check(codec, wish)
@@ -103,7 +111,7 @@ def _stored(path: str, format: str, schema: Schema | None) -> Any:
     if format == "safetensors":
         from treaty.runtime.formats import safetensors
 
-        return safetensors.load(safetensors_in(path), schema=schema)[0]
+        return safetensors.load_once(safetensors_in(path), schema=schema)[0]
     if format == "npz":
         from treaty.runtime.formats import npz
 

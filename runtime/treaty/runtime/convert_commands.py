@@ -5,7 +5,6 @@ import json
 import math
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -86,14 +85,9 @@ def diff(left: str, right: str, rtol: float, atol: float, as_json: bool) -> None
     Exit status 0 if they are equal, 1 if they differ, 2 if one cannot be read.
     """
     try:
-        from treaty.runtime._convert.compare import compare
-        from treaty.runtime.formats import _table as formats
+        from treaty.runtime._convert.diff import diff as run
 
-        with tempfile.TemporaryDirectory() as folder:
-            one, other = (
-                formats.read(Path(path), formats.recognise(Path(path)), Path(folder)).tree for path in (left, right)
-            )
-            found = compare(one, other, rtol, atol)
+        found = run(Path(left), Path(right), rtol, atol)
     except (TreatyError, OSError) as error:
         _fail(error)
     if as_json:

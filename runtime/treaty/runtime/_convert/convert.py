@@ -15,13 +15,15 @@ from treaty.runtime._convert.places import check_place, place_of, take_place
 from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
 from treaty.runtime._lazy import HostArray, LazyArray, as_bytes
+from treaty.runtime._overtaken import begin_again
 from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
 from treaty.runtime._system import give_back_memory
-from treaty.runtime._workspace import workspace
+from treaty.runtime._workspace import put_back, remove, workspace
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.formats import _table as formats
+from treaty.runtime.formats._known import looking_at
 from treaty.schema.keymap import KeyMap
 
 PathLike = str | os.PathLike[str]
@@ -71,26 +73,41 @@ def convert(
     place = place_of(destination)
     origin = Path(source)
     to = to_format or formats.meant(place)
-    name = from_format or formats.recognise(origin)
-    _check_options(name, to, max_shard_bytes)
-    check_place(place, to, bool(formats.FORMATS[to].suffixes), formats.files_of(origin, name), replace)
-    _check_sizes(cls, mapped, sizes or {})
-    with workspace(place) as space:
-        folder = space.folder
-        contents = formats.read(origin, name, folder, cls if mapped is None else None)
-        tree = _laid_out(contents.tree, cls, mapped, sizes or {})
-        written = folder / "new" / place.name
+    sizes = sizes or {}
+    _check_options(from_format or to, to, max_shard_bytes)
+    _check_sizes(cls, mapped, sizes)
+    put_back(place)
+
+    def make(written: Path, folder: Path) -> Converted:
+        """From the source as it is now, and not at its place yet."""
+        remove(written.parent)
         written.parent.mkdir()
+        name = from_format or formats.recognise(origin)
+        check_place(place, to, bool(formats.FORMATS[to].suffixes), formats.files_of(origin, name), replace)
+        contents = formats.read(origin, name, folder, cls if mapped is None else None)
+        tree = _laid_out(contents.tree, cls, mapped, sizes)
         written_as = None if mapped is not None and mapped.reverse else cls
         options = formats.Options(contents.metadata, max_shard_bytes, written_as)
-        with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance, ThreadPoolExecutor(1) as pool:
-            passed = _Passed(advance, pool)
-            formats.FORMATS[to].write(written, passed.watch(tree), options)
-            give_back_memory()
-            check_equal(tree, formats.read(written, to, folder, written_as).tree, passed)
-        give_back_memory()
+        _write(written, to, tree, options, folder, progress)
+        return Converted(name, to, sum(1 for _ in flatten(tree)), nbytes_of(tree))
+
+    with workspace(place) as space:
+        written = space.folder / "new" / place.name
+        done = begin_again(str(origin), looking_at(origin), lambda: make(written, space.folder))
         take_place(space, written, place, to, replace)
-    return Converted(name, to, sum(1 for _ in flatten(tree)), nbytes_of(tree))
+    return done
+
+
+def _write(
+    written: Path, to: str, tree: dict[str, Any], options: formats.Options, folder: Path, progress: bool | None
+) -> None:
+    """Write a tree, and compare what can be read of it."""
+    with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance, ThreadPoolExecutor(1) as pool:
+        passed = _Passed(advance, pool)
+        formats.FORMATS[to].write(written, passed.watch(tree), options)
+        give_back_memory()
+        check_equal(tree, formats.read(written, to, folder, options.cls).tree, passed)
+    give_back_memory()
 
 
 def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], passed: "_Passed | None" = None) -> None:

@@ -15,6 +15,7 @@ from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.read import Reader, Reading
 from treaty.runtime._leaves.shardings import Place, Rules, places
 from treaty.runtime._leaves.store import Directory, Store, naming
+from treaty.runtime._overtaken import begin_again
 
 
 def tree_deserialize_leaves(
@@ -32,11 +33,27 @@ def tree_deserialize_leaves(
 
     `partition_rules` are searched in the leaf's name, written with slashes, and the first that matches decides.
     `shardings` is a tree, or a dict by dotted names, of shardings, PartitionSpecs, or functions applied to the array.
-    `callback(array, name)` replaces each array. `chunk_size` is the number of arrays that are read at a time.
+    `callback(array, name)` replaces each array; it is called again where another save took the checkpoint's place.
+    `chunk_size` is the number of arrays that are read at a time.
     """
     manager = manager or Reader()
     manager.wait_until_finished()  # the index of a save under way is not there yet
     store = Store.at(checkpoint_dir)
+
+    def load() -> Any:
+        entries = _section(store, prefix)
+        found = list(zip(entries, places(entries, mesh, partition_rules, shardings), strict=True))
+        size = chunk_size if chunk_size is not None and chunk_size > 0 else max(1, len(found))
+        leaves: list[Any] = []
+        for start in range(0, len(found), size):
+            leaves += _Batches(store, manager).read(found[start : start + size], callback)
+        return nested(entries, leaves)
+
+    return begin_again(store.where, store.known, load)
+
+
+def _section(store: Store, prefix: str | None) -> tuple[Entry, ...]:
+    """The entries of a tree, each of which fits its array."""
     index = store.read_index()
     if index is None:
         raise CorruptCheckpointError(
@@ -45,12 +62,7 @@ def tree_deserialize_leaves(
     entries = index.section(prefix)
     nested(entries, entries)
     store.open(entries)
-    found = list(zip(entries, places(entries, mesh, partition_rules, shardings), strict=True))
-    size = chunk_size if chunk_size is not None and chunk_size > 0 else max(1, len(found))
-    leaves: list[Any] = []
-    for start in range(0, len(found), size):
-        leaves += _Batches(store, manager).read(found[start : start + size], callback)
-    return nested(entries, leaves)
+    return entries
 
 
 @frozen

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from treaty.runtime._clouds import failure, is_of_storage, reason, spec_of
 from treaty.runtime._errors import CorruptCheckpointError, LeafError, cannot
 from treaty.runtime._leaves.index import Entry, Index, parse, render
 from treaty.runtime._leaves.paths import INDEX
+from treaty.runtime._overtaken import Known, held_directory, mark, still
 from treaty.runtime._stored_sizes import bad_chunks
 from treaty.schema import TreatyError
 
@@ -58,6 +59,21 @@ class Store:
                 done = kv.write(INDEX, render(change(old or Index())), if_equal=generation).result()
             if done.generation:  # empty when the condition did not hold
                 return
+
+    def known(self, held: ExitStack) -> Known:
+        """By the index, and on a disk by the directories of arrays too: eformer writes into them before the index."""
+        top = Path(self.root["path"]) if self.root["driver"] == "file" else None
+
+        def look() -> object:
+            try:
+                index, generation = self._index(self._kv())
+            except (TreatyError, ValueError):  # the reader says why
+                return None
+            sections = [index.arrays or (), *index.prefixes.values()] if index is not None and top is not None else []
+            places = [mark(f"{top}/{entry.path}") for section in sections for entry in section]
+            return generation, places, top and held_directory(top, held)
+
+        return still(look)
 
     def open(self, entries: Sequence[Entry]) -> list[ts.TensorStore]:
         """Open every array and compare it with its entry; reads no data."""

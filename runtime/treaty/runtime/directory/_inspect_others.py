@@ -12,10 +12,12 @@ from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.store import Store
+from treaty.runtime._overtaken import begin_again
 from treaty.runtime._recognise import format_at, safetensors_in
 from treaty.runtime._state.trees import flatten
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats import orbax
+from treaty.runtime.formats._known import looking_at
 from treaty.schema.dtypes import BY_NAME
 
 
@@ -49,6 +51,10 @@ class Listing:
 
 def inspect_other(path: str) -> Listing | None:
     """The leaves of a checkpoint of any format but Treaty's directories; None where there is no such."""
+    return begin_again(path, looking_at(path), lambda: _inspect(path))
+
+
+def _inspect(path: str) -> Listing | None:
     format = format_at(path)
     if format == "treaty":
         return None

@@ -91,6 +91,11 @@ def place_of(path: PathLike) -> Place:
 def committed(place: Place) -> bytes:
     """The manifest, or the reason why there is no checkpoint."""
     content = place.manifest()
+    if content is None and isinstance(place, Local):
+        from treaty.runtime._workspace import put_back  # not for looking into a checkpoint that is there
+
+        put_back(place.path)
+        content = place.manifest()
     if content is None:
         raise MissingCheckpointError(
             f"expected a checkpoint, got no {NAME} at {place.where}: nothing was saved there, or the save did not finish"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -11,6 +12,7 @@ from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime._memory import HostArray, aligned
+from treaty.runtime._overtaken import Known, begin_again
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import Start, chunk_starts, metadata_files
 from treaty.runtime.directory._manifest import Leaf, Manifest, parse
@@ -46,16 +48,15 @@ def read_committed(path: PathLike, use: Callable[[Place, Manifest], _T]) -> _T:
     The path is looked up again, too: it may be a link that leads to another checkpoint by now.
     """
     place = place_of(path)
-    content = committed(place)
-    while True:
-        try:
-            return use(place, parse(content, place.where))
-        except CorruptCheckpointError:
-            again = place_of(path)
-            now = committed(again)
-            if now == content:
-                raise
-            place, content = again, now
+    content: bytes | None = None
+
+    def look(_: ExitStack) -> Known:
+        nonlocal place, content
+        place = place_of(path)
+        content = place.manifest()
+        return Known(content)  # every byte is checked against it, so that what was read is of one checkpoint
+
+    return begin_again(place.where, look, lambda: use(place, parse(content or committed(place), place.where)))
 
 
 class Reader:

@@ -9,9 +9,8 @@ from typing import Final
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.store import Store
 from treaty.runtime.directory._manifest import NAME as MANIFEST
-from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, STEP_METADATA, read_json
+from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, OCDBT, STEP_METADATA, read_json
 from treaty.runtime.formats._orbax_read import ARRAY_METADATA, STRINGS
-from treaty.runtime.formats._orbax_read import MANIFEST as OCDBT
 from treaty.schema import TreatyError
 
 _Owns = Callable[[str], bool]

@@ -13,8 +13,10 @@ import ml_dtypes
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
-from treaty.runtime._files import WriteBehind, map_file, replacing
-from treaty.runtime._lazy import LazyArray, as_bytes, pieces
+from treaty.runtime._files import WriteBehind, replacing
+from treaty.runtime._lazy import PIECE_BYTES, LazyArray, as_bytes, pieces
+from treaty.runtime._memory import aligned
+from treaty.runtime.formats._open_file import OpenFile
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")  # the header in front of a member
 _ZIP64: Final = 20  # bytes that zipfile adds to it for lengths over 4 GiB
@@ -27,20 +29,20 @@ _DESCRIPTOR: Final = 24  # bytes that writers of streams put behind a member
 
 
 def read_archive(path: str | os.PathLike[str]) -> dict[str, LazyArray]:
-    """The arrays of a file by name. It may be replaced while they are in use, but must not be changed in place."""
-    data = map_file(path)
+    """The arrays of a file by name. It is read, not mapped: np.savez changes files in place, and a map of one would crash."""
+    file = OpenFile(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file.stream()) as archive:
             members, end = archive.infolist(), archive.start_dir
     except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
         raise CorruptCheckpointError(f"expected a file of np.savez, got {error} in {path}") from None
-    _require_no_gaps(path, data, members, end)
+    _require_no_gaps(path, file, members, end)
     arrays: dict[str, LazyArray] = {}
     for member in members:
         name = member.filename.removesuffix(".npy")
         if name in arrays or name == member.filename:
             raise CorruptCheckpointError(f"expected arrays with a name each, got {member.filename!r} in {path}")
-        arrays[name] = _array(path, data, member)
+        arrays[name] = _array(path, file, member)
     return arrays
 
 
@@ -66,13 +68,13 @@ def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> No
                     behind.reached(file.tell())
 
 
-def _require_no_gaps(path: Any, data: Any, members: list[zipfile.ZipInfo], end: int) -> None:
+def _require_no_gaps(path: Any, file: OpenFile, members: list[zipfile.ZipInfo], end: int) -> None:
     """A damaged directory may have lost members, which zipfile does not notice; their bytes are still there."""
     reached = 0
     for member in sorted(members, key=lambda member: member.header_offset):
         if not reached <= member.header_offset <= reached + _DESCRIPTOR:
             raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
-        reached = _start(data, member, f"{member.filename!r} in {path}") + member.compress_size
+        reached = _start(file, member, f"{member.filename!r} in {path}") + member.compress_size
     if not reached <= end <= reached + _DESCRIPTOR:
         raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
 
@@ -89,18 +91,18 @@ def _pieces(array: Any, stream: Any) -> Iterator[Any]:
         yield as_bytes(piece)
 
 
-def _array(path: Any, data: Any, member: zipfile.ZipInfo) -> LazyArray:
+def _array(path: Any, file: OpenFile, member: zipfile.ZipInfo) -> LazyArray:
     """The array of a member, after a look at its header alone."""
     place = f"{member.filename!r} in {path}"
     if member.flag_bits & _ENCRYPTED:
         raise CorruptCheckpointError(f"expected an array, got an encrypted one at {place}")
     stored = member.compress_type == zipfile.ZIP_STORED
-    start = _start(data, member, place)
+    start = _start(file, member, place)
     try:
         if stored:
-            head = bytes(data[start : start + min(_HEADER, member.file_size)])
+            head = file.read(start, min(_HEADER, member.file_size))
         else:
-            with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            with zipfile.ZipFile(file.stream()) as archive, archive.open(member) as stream:
                 head = stream.read(_HEADER)
         shape, fortran, dtype, offset = _parse(head)
     except Exception as error:  # a header is Python text, and numpy raises whatever Python's parser does
@@ -111,7 +113,7 @@ def _array(path: Any, data: Any, member: zipfile.ZipInfo) -> LazyArray:
     if (
         min(shape, default=0) < 0
         or member.file_size != offset + size
-        or (stored and start + member.file_size > len(data))
+        or (stored and start + member.file_size > file.size)
     ):
         raise CorruptCheckpointError(f"expected {size} bytes of {dtype}{list(shape)}, got another length at {place}")
     order: Any = "F" if fortran else "C"
@@ -119,37 +121,42 @@ def _array(path: Any, data: Any, member: zipfile.ZipInfo) -> LazyArray:
 
     def read() -> Any:
         if stored:
-            whole = memoryview(data)[start : start + member.file_size]
-            if zlib.crc32(whole) != member.CRC:
-                raise CorruptCheckpointError(f"expected checksum {member.CRC:08x}, got another at {place}")
-            array: Any = np.ndarray(shape, dtype, whole, offset, order=order)
+            memory = aligned((size,), np.dtype(np.uint8))
+            file.fill(memory, start + offset, place)
+            check(zlib.crc32(memory.data, zlib.crc32(head[:offset])))
+            memory.flags.writeable = False
+            array: Any = np.ndarray(shape, dtype, memory.data, order=order)
         else:
-            array = np.ndarray(shape, dtype, _decompressed(path, member, place), offset, order=order)
+            array = np.ndarray(shape, dtype, _decompressed(file, member, place), offset, order=order)
         return array if dtype == native else array.astype(native)
 
     def parts() -> Iterator[Any]:
         """As `read`, piece by piece; the checksum is known at the end."""
-        total = zlib.crc32(data[start : start + offset])
-        for piece in pieces(np.ndarray((math.prod(shape),), dtype, data, start + offset)):
-            total = zlib.crc32(as_bytes(piece), total)
-            yield piece
-        if total != member.CRC:
+        total, at = zlib.crc32(head[:offset]), start + offset
+        while at < start + offset + size:
+            room = min(PIECE_BYTES // dtype.itemsize * dtype.itemsize or dtype.itemsize, start + offset + size - at)
+            memory = aligned((room,), np.dtype(np.uint8))
+            file.fill(memory, at, place)
+            total, at = zlib.crc32(memory.data, total), at + room
+            yield memory.view(dtype)
+        check(total)
+
+    def check(found: int) -> None:
+        if found != member.CRC:
             raise CorruptCheckpointError(f"expected checksum {member.CRC:08x}, got another at {place}")
 
     in_order = stored and dtype == native and dtype.itemsize and (not fortran or len(shape) < 2)
     return LazyArray(shape, native, read, parts if in_order else None)
 
 
-def _start(data: Any, member: zipfile.ZipInfo, place: str) -> int:
+def _start(file: OpenFile, member: zipfile.ZipInfo, place: str) -> int:
     """Where the bytes of a member begin. The archive's own directory does not say: lengths differ from the header's."""
-    header = (
-        bytes(data[member.header_offset : member.header_offset + _LOCAL.size]) if member.header_offset >= 0 else b""
-    )
+    header = file.read(member.header_offset, _LOCAL.size) if member.header_offset >= 0 else b""
     if len(header) != _LOCAL.size or header[:4] != b"PK\x03\x04":
         raise CorruptCheckpointError(f"expected the header of a member, got something else at {place}")
     *_, length, extra = _LOCAL.unpack(header)
     start = member.header_offset + _LOCAL.size + int(length)
-    name = bytes(data[start - int(length) : start])
+    name = file.read(start - int(length), int(length))
     if name != member.orig_filename.encode("utf-8" if member.flag_bits & _UTF8 else "cp437"):
         raise CorruptCheckpointError(f"expected one name, got {name!r} in the header at {place}")
     return start + int(extra)
@@ -165,11 +172,11 @@ def _parse(head: bytes) -> tuple[tuple[int, ...], bool, "np.dtype[Any]", int]:
     return shape, fortran, dtype, stream.tell()
 
 
-def _decompressed(path: Any, member: zipfile.ZipInfo, place: str) -> bytearray:
+def _decompressed(file: OpenFile, member: zipfile.ZipInfo, place: str) -> bytearray:
     try:
         contents = bytearray(member.file_size)
         view = memoryview(contents)
-        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+        with zipfile.ZipFile(file.stream()) as archive, archive.open(member) as stream:
             reader: Any = stream  # a ZipExtFile, typed as less
             while view and (count := reader.readinto(view)):
                 view = view[count:]

@@ -10,6 +10,7 @@ from treaty.runtime.formats._orbax_aggregate import AGGREGATE, is_aggregate
 from treaty.schema import TreatyError
 
 METADATA: Final = "_METADATA"
+OCDBT: Final = "manifest.ocdbt"
 STEP_METADATA: Final = "_CHECKPOINT_METADATA"
 COMMITTED: Final = "commit_success.txt"
 TEMPORARY: Final = ".orbax-checkpoint-tmp"

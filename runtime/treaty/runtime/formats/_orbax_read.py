@@ -21,10 +21,9 @@ from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
 from treaty.runtime._memory import aligned
 from treaty.runtime._stored_sizes import bad_chunks, fits_in_memory
 from treaty.runtime.formats._orbax_aggregate import AGGREGATE, read_aggregate, stored_elsewhere
-from treaty.runtime.formats._orbax_find import METADATA, read_json
+from treaty.runtime.formats._orbax_find import METADATA, OCDBT, read_json
 from treaty.schema.dtypes import KEY_IMPLS
 
-MANIFEST: Final = "manifest.ocdbt"
 STRINGS: Final = "_strings.json"
 ARRAY_METADATA: Final = "array_metadatas"
 KEY_IMPL: Final = "random_key_impl"
@@ -135,9 +134,9 @@ class _Store:
     @classmethod
     def of(cls, item: Path, metadata: dict[str, Any]) -> "_Store":
         ocdbt = metadata.get("use_ocdbt")
-        ocdbt = (item / MANIFEST).exists() if ocdbt is None else bool(ocdbt)
-        if ocdbt and not (item / MANIFEST).exists():
-            raise IncompleteCheckpointError(f"expected {MANIFEST}, got nothing in {item}")
+        ocdbt = (item / OCDBT).exists() if ocdbt is None else bool(ocdbt)
+        if ocdbt and not (item / OCDBT).exists():
+            raise IncompleteCheckpointError(f"expected {OCDBT}, got nothing in {item}")
         return cls(
             base={"driver": "file", "path": f"{item.absolute()}/"},
             driver="zarr3" if metadata.get("use_zarr3") else "zarr",

@@ -8,11 +8,13 @@ checkpoint and the new one, and a reader who finds files of two saves knows it.
 import os
 import re
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
 from treaty.runtime._files import map_file, sync_directory
+from treaty.runtime._overtaken import Known, known_file, mark
 from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path, index_filename
 from treaty.runtime.formats._safetensors_header import MOST, parse, parse_json
 
@@ -43,6 +45,25 @@ def in_folder(folder: str | os.PathLike[str]) -> list[str]:
         newer = chosen(os.path.join(folder, single)) if single in names else ""
         return [single] if newer.endswith(SUFFIX) and SAVE in _metadata(Path(folder, indexes[0])) else indexes
     return indexes or [name for name in names if not _OF_A_SAVE.fullmatch(name)] or names
+
+
+def known_safetensors(path: str, held: ExitStack) -> Known:
+    """A file, or an index and its shards: those of one save are tied together, those of others by their times only."""
+    place = chosen(path)
+    if not place.endswith(".json"):
+        return known_file(place, held)
+
+    def look() -> object:
+        try:
+            weight_map, metadata = read_index(Path(place))
+        except (CorruptCheckpointError, OSError):
+            return mark(place), None, ()
+        shards = sorted(set(weight_map.values()))
+        return mark(place), metadata.get(SAVE), tuple(mark(Path(place).with_name(shard)) for shard in shards)
+
+    found = look()
+    is_tied = isinstance(found, tuple) and found[1] is not None
+    return Known((place, found), lambda: is_tied or look() == found)
 
 
 def under_prefix(prefix: str) -> list[Path]:

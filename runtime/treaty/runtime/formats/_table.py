@@ -140,7 +140,7 @@ def _safetensors_file(path: Path) -> Path | None:
 
 
 def _read_safetensors(path: Path, folder: Path, schema: Schema | None) -> Contents:
-    return Contents(*safetensors.load(_safetensors_file(path) or path, schema=schema))
+    return Contents(*safetensors.load_once(_safetensors_file(path) or path, schema=schema))
 
 
 def _write_safetensors(path: Path, tree: dict[str, Any], options: Options) -> None:

@@ -8,6 +8,7 @@ Names are escaped in files that have it. A tree of plain arrays needs none, and 
 import json
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar, overload
 
 import jax
@@ -18,6 +19,7 @@ import numpy as np
 from treaty.runtime._convert.lazy_restore import MaybeScalar, fit, map_arrays, restore_tree
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._overtaken import begin_again, known_file
 from treaty.runtime._state.arrays import write_key
 from treaty.runtime._state.registry import codec_of_instance
 from treaty.runtime._state.state_dict import Into, check_state, write_state
@@ -74,7 +76,9 @@ def restore(path: _PathLike, cls: Any, *, dims: Mapping[str, int] | None = None,
     Every mismatch is raised before an array is read. The schema decides what np.savez forgets: whether an array of no
     axes was a Python value, and which dtype unnamed bytes are of.
     """
-    return restore_tree(read_open(path), cls, dims, into)
+    place = os.fspath(path)
+    look = partial(known_file, place)
+    return begin_again(place, look, lambda: restore_tree(read_open(path), cls, dims, into))
 
 
 def write(path: _PathLike, state: object) -> None:

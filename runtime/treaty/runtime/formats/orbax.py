@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from treaty.runtime._convert.lazy_restore import fit, python_scalars, restore_tree
+from treaty.runtime._overtaken import begin_again
 from treaty.runtime._state.state_dict import Into
+from treaty.runtime.formats._known import known_orbax
 from treaty.runtime.formats._orbax_find import find_item
 from treaty.runtime.formats._orbax_read import read_item
 from treaty.runtime.formats._orbax_tree import leaves_of
@@ -69,7 +72,9 @@ def restore(
     Every mismatch is raised before an array is read. The schema decides what Orbax leaves open: whether an item was a
     tuple or a list, a scalar a Python number or an array, None an empty NamedTuple.
     """
-    return restore_tree(read_open(path, step=step, item=item), cls, dims, into)
+    place = os.fspath(path)
+    look = partial(known_orbax, place, step=step, item=item)
+    return begin_again(place, look, lambda: restore_tree(read_open(path, step=step, item=item), cls, dims, into))
 
 
 def write(path: _PathLike, state: object, *, cls: Any = None) -> None:

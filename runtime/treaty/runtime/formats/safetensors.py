@@ -1,9 +1,12 @@
 """safetensors, as the library and Hugging Face's loaders read and write it: one file, or shards and an index."""
 
+import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from treaty.runtime._convert.keymap import to_fields, to_stored
+from treaty.runtime._overtaken import begin_again
 from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import Into, check_state, from_state_dict, write_state
@@ -11,6 +14,7 @@ from treaty.runtime._state.trees import dotted, nest_dotted, on_host
 from treaty.runtime.formats import _safetensors_files as files
 from treaty.runtime.formats._safetensors_files import PathLike
 from treaty.runtime.formats._safetensors_names import NOTE, flatten, nest
+from treaty.runtime.formats._safetensors_place import known_safetensors
 from treaty.schema import Schema, TreatyError
 from treaty.schema.keymap import KeyMap
 
@@ -72,6 +76,15 @@ def restore(
     `into="numpy"` keeps all arrays on the host. A `keymap` says which tensors are which fields; `dims` are also sizes
     that it may need.
     """
+    place = os.fspath(path)
+    look = partial(known_safetensors, place)
+    return begin_again(place, look, lambda: restore_once(path, cls, keymap=keymap, dims=dims, into=into))
+
+
+def restore_once(
+    path: PathLike, cls: Any, *, keymap: KeyMap | None, dims: Mapping[str, int] | None, into: Into | None
+) -> Any:
+    """As `restore`, for a caller who looks after replacements."""
     is_class = isinstance(cls, type) or hasattr(cls, "__origin__")
     codec = codec_of_class(cls) if is_class else codec_of_instance(cls)
     with collector_paused():
@@ -101,6 +114,12 @@ def dump(
 
 def load(path: PathLike, *, schema: Schema | None = None) -> tuple[dict[str, Any], dict[str, str]]:
     """The state dict in a file or in shards, and the metadata. Names are split at dots, or where the schema has keys."""
+    place = os.fspath(path)
+    return begin_again(place, partial(known_safetensors, place), lambda: load_once(path, schema=schema))
+
+
+def load_once(path: PathLike, *, schema: Schema | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+    """As `load`, for a caller who looks after replacements."""
     with collector_paused():
         tensors, metadata = files.read(path)
         tree = nest(tensors, metadata, schema)
