@@ -19,6 +19,7 @@ import numpy as np
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._permissions import keep_permissions
 from treaty.runtime._system import start_writing
+from treaty.runtime._uninterrupted import go_on, uninterrupted
 from treaty.schema import TreatyError
 
 if sys.version_info >= (3, 14):
@@ -95,6 +96,7 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+@uninterrupted
 def write_pieces(
     path: str | os.PathLike[str], pieces: Sequence[Any], like: str | os.PathLike[str] | None = None
 ) -> None:
@@ -112,9 +114,11 @@ def write_pieces(
         compressor(file, "wb") as stream,
     ):
         for block in _blocks(pieces):
+            go_on()
             stream.write(block)
 
 
+@uninterrupted
 def write_stream(
     path: str | os.PathLike[str], pieces: Iterable[Any], size: int, like: str | os.PathLike[str] | None = None
 ) -> None:
@@ -128,6 +132,7 @@ def write_stream(
             batch.append(piece)
             held += _length(piece)
             if len(batch) == _BUFFERS or held >= _HELD:
+                go_on()
                 _write_all(descriptor, batch)
                 batch, held, written = [], 0, written + held
                 behind.reached(written)
@@ -206,6 +211,7 @@ def _decompressed(stream: IO[bytes], path: str | os.PathLike[str]) -> Iterator[b
     try:
         with stream:
             while block := stream.read(_BLOCK):
+                go_on()
                 yield block
     except (gzip.BadGzipFile, EOFError, zlib.error, zstd.ZstdError) as error:
         raise CorruptCheckpointError(f"expected a whole compressed file, got {error} in {path}") from error

@@ -4,7 +4,6 @@ All that is wrong is raised before an array is read; then arrays are read and pl
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +24,8 @@ from treaty.runtime._state.casts import check_cast
 from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import Into, check_arguments, explain, from_state_dict
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest
+from treaty.runtime._uninterrupted import uninterrupted
+from treaty.runtime._workers import in_threads
 from treaty.runtime.formats import msgpack
 from treaty.schema import Schema, TreatyError, ir
 from treaty.schema.dtypes import BY_NAME
@@ -174,13 +175,20 @@ def _read(schema: Schema, tree: Any, shapes: Any, wish: Wish) -> Any:
         on_host = wish.into is not None or one is None or one.on_host
         targets[keys] = Target(tuple(leaf.shape), leaf.dtype, wanted, on_host, placed.get(keys))
     total = sum(leaf.nbytes for leaf in arrays.values())
-    with progress_bar("restore", total, wish.progress) as advance, ThreadPoolExecutor(_THREADS) as pool:
+    with progress_bar("restore", total, wish.progress) as advance:
         for batch in _batches(arrays, wish.max_bytes_in_flight or _IN_FLIGHT):
-            read = pool.map(lambda keys: _host(arrays[keys]), batch)
+            read = _read_batch([arrays[keys] for keys in batch])
             rooms = [fill_room(targets[keys], array) for keys, array in zip(batch, read, strict=True)]
             leaves.update(zip(batch, place(rooms), strict=True))
             advance(sum(arrays[keys].nbytes for keys in batch))
     return nest(leaves)
+
+
+@uninterrupted
+def _read_batch(leaves: Sequence[Any]) -> list[Any]:
+    if not any(isinstance(leaf, LazyArray) for leaf in leaves):
+        return list(leaves)  # views of a mapped file
+    return in_threads(_THREADS, "treaty-read", _host, leaves)
 
 
 def _host(leaf: Any) -> Any:

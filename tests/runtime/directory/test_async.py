@@ -83,14 +83,56 @@ def test_after_the_save_arrays_are_donated_as_ever(tmp_path: Path) -> None:
 _donate = jax.jit(lambda params: jax.tree.map(lambda x: x * 0 + 7, params), donate_argnums=0)
 
 
-def test_saves_are_written_in_order(tmp_path: Path, gate: threading.Event) -> None:
-    handles = [save_async(tmp_path / "a", train(seed)) for seed in range(4)]
-    gate.set()
+def test_saves_are_written_in_order_and_one_at_a_time(tmp_path: Path) -> None:
+    handles = []
+    for seed in range(4):
+        handles.append(save_async(tmp_path / "a", train(seed)))
+        assert all(handle.done() for handle in handles[:-1])
     save(tmp_path / "a", train(4))
     assert all(handle.done() for handle in handles)
     for handle in handles:
         handle.result()
     assert bits(restore(tmp_path / "a", Train)) == bits(train(4))
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_a_state_is_copied_when_the_save_before_is_finished(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = save_async(tmp_path / "a", train(1))
+    finished: list[bool] = []
+
+    def watched(array: Any) -> Any:
+        finished.append(first.done())
+        return copied(array)
+
+    monkeypatch.setattr(_plan, "copied", watched)
+    checked = threading.Event()
+    plan_save = _plan.plan_save
+
+    def planned(*args: Any) -> Any:
+        plan = plan_save(*args)
+        checked.set()
+        return plan
+
+    monkeypatch.setattr(_async, "plan_save", planned)
+    second = threading.Thread(target=lambda: save_async(tmp_path / "a", train(2)).result())
+    second.start()
+    assert checked.wait(60)
+    gate.set()
+    second.join(60)
+    assert finished
+    assert all(finished)
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(2))
+
+
+def test_a_failure_that_the_next_save_waited_for_stays_in_its_handle(tmp_path: Path, gate: threading.Event) -> None:
+    (tmp_path / "file").write_text("in the way")
+    failed = save_async(tmp_path / "file", train(1))
+    threading.Timer(0, gate.set).start()
+    save_async(tmp_path / "a", train(2)).result()
+    with pytest.raises(TreatyError, match="got a file at"):
+        failed.result()
 
 
 def test_a_failure_is_raised_by_result_and_does_not_stop_the_next_save(
@@ -170,6 +212,63 @@ def test_where_no_thread_can_be_started_the_caller_does_the_work(
         save_async(tmp_path / "file", train(1)).result()
     save_async(tmp_path / "a", train(1)).result()
     assert bits(restore(tmp_path / "a", Train)) == bits(train(1))
+
+
+def test_a_save_that_fails_is_waited_for_where_no_thread_can_be_started(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    failed = save_async(tmp_path / "file", train(1))
+    monkeypatch.setattr(_async, "_wait_for_earlier", gate.set)  # as when another thread asks at the same time
+    monkeypatch.setattr(_async, "_started", lambda _: False)
+    late = threading.Thread(target=lambda: save_async(tmp_path / "a", train(2)).result(), daemon=True)
+    late.start()
+    late.join(60)
+    assert not late.is_alive()
+    with pytest.raises(TreatyError, match="got a file at"):
+        failed.result()
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(2))
+
+
+DAEMON = """
+import sys, threading
+from tests.runtime.directory.states import train
+from treaty.runtime.directory import save_async
+from treaty.runtime.directory import _async, _write
+begun, exiting = threading.Event(), threading.Event()
+write = _write.write
+def slow(*args):
+    begun.set()
+    threading.main_thread().join()  # until the interpreter begins to exit
+    write(*args)
+_async.write = slow
+threading.Thread(target=save_async, args=(sys.argv[1], train(1)), daemon=True).start()
+assert begun.wait(60)
+"""
+LATE_DAEMON = DAEMON.replace("_async.write = slow", "_async.write, _async._started = slow, lambda thread: False")
+
+
+@pytest.mark.parametrize("script", [DAEMON, LATE_DAEMON])
+def test_a_save_that_a_daemon_asked_for_is_written_before_the_interpreter_exits(tmp_path: Path, script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "a")], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert not done.stderr
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(1))
+
+
+ENDINGS = {
+    "sys.exit": "sys.exit(3)",
+    "an exception": "raise SystemError('x')",
+    "atexit": "atexit.register(lambda: save_async(sys.argv[1], train(2)))",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_save_is_written_however_the_program_ends(tmp_path: Path, ending: str) -> None:
+    script = "import atexit\n" + EXIT + ENDINGS[ending]
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")], capture_output=True, timeout=120)
+    assert bits(restore(tmp_path / "a", Train)) == bits(train(2 if ending == "atexit" else 1))
 
 
 @pytest.mark.usefixtures("fine_layout")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
 from treaty.runtime._system import give_back_memory
+from treaty.runtime._uninterrupted import go_on, uninterrupted
+from treaty.runtime._workers import Workers, in_threads
 from treaty.runtime._workspace import put_back, remove, workspace
 from treaty.runtime.directory._progress import progress_bar
 from treaty.runtime.formats import _table as formats
@@ -50,6 +52,7 @@ class Mapped:
     reverse: bool = False
 
 
+@uninterrupted
 def convert(
     source: PathLike,
     destination: PathLike,
@@ -102,8 +105,8 @@ def _write(
     written: Path, to: str, tree: dict[str, Any], options: formats.Options, folder: Path, progress: bool | None
 ) -> None:
     """Write a tree, and compare what can be read of it."""
-    with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance, ThreadPoolExecutor(1) as pool:
-        passed = _Passed(advance, pool)
+    with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance, Workers(1, "treaty-hash") as hashing:
+        passed = _Passed(advance, hashing)
         formats.FORMATS[to].write(written, passed.watch(tree), options)
         give_back_memory()
         check_equal(tree, formats.read(written, to, folder, options.cls).tree, passed)
@@ -115,8 +118,8 @@ def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], passed: "
     left, right = leaves(expected), leaves(found)
     alike = [path for path, leaf in left.items() if path in right and describe(leaf) == describe(right[path])]
     is_same = _is_same if passed is None else passed.is_same
-    with ThreadPoolExecutor(_THREADS) as pool:
-        same = dict(zip(alike, pool.map(lambda path: is_same(path, left[path], right[path]), alike), strict=True))
+    found_same = in_threads(_THREADS, "treaty-compare", lambda path: is_same(path, left[path], right[path]), alike)
+    same = dict(zip(alike, found_same, strict=True))
     problems = [
         f"expected nothing, got {describe(right[path])} at {show_keys(path)}" for path in right if path not in left
     ]
@@ -139,9 +142,9 @@ def _is_same(path: tuple[str, ...], leaf: Any, found: Any) -> bool:
 class _Passed:
     """The checksums of arrays, made while these are written, so that no source is read or re-arranged twice."""
 
-    def __init__(self, advance: Callable[[int], None], pool: ThreadPoolExecutor) -> None:
+    def __init__(self, advance: Callable[[int], None], hashing: Workers) -> None:
         self.advance = advance
-        self.pool = pool  # of one thread, so that pieces are hashed in order
+        self.hashing = hashing  # of one thread, so that pieces are hashed in order
         self.sums: dict[tuple[str, ...], bytes] = {}
 
     def watch(self, node: Any, path: tuple[str, ...] = ()) -> Any:
@@ -152,18 +155,20 @@ class _Passed:
             return node
 
         def parts() -> Iterator[HostArray]:
-            digest, hashing = xxh3_128(), None
+            digest = xxh3_128()
+            hashing: Callable[[], None] | None = None
             for piece in pieces_of(node):
+                go_on()
                 if hashing is not None:
-                    hashing.result()
+                    hashing()
                 if piece.nbytes < _WORTH_A_THREAD:
                     digest.update(as_bytes(piece))
                 else:
-                    hashing = self.pool.submit(digest.update, as_bytes(piece))
+                    hashing = self.hashing.begin(partial(digest.update, as_bytes(piece)))
                 yield piece
                 self.advance(piece.nbytes)
             if hashing is not None:
-                hashing.result()
+                hashing()
             self.sums[path] = digest.digest()
 
         def read() -> HostArray:
@@ -181,6 +186,7 @@ class _Passed:
     def _sum(self, array: Any) -> bytes:
         digest = xxh3_128()
         for piece in pieces_of(array):
+            go_on()
             digest.update(as_bytes(piece))
             self.advance(piece.nbytes)
         return digest.digest()

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 import jax
@@ -14,6 +13,8 @@ from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import Into, explain, from_state_dict
+from treaty.runtime._uninterrupted import uninterrupted
+from treaty.runtime._workers import Workers
 from treaty.schema import Schema, ir
 from treaty.schema.dtypes import BY_NAME
 
@@ -55,12 +56,7 @@ def read_arrays(tree: Any) -> Any:
     """The tree with its arrays read, several at a time, but no more bytes than are worth holding twice."""
     lazies: list[LazyArray] = []
     map_arrays(lazies.append, tree)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        try:
-            arrays = iter(list(_in_order(pool, lazies)))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    arrays = iter(_read_all(lazies))
     return map_arrays(lambda _: next(arrays), tree)
 
 
@@ -76,14 +72,20 @@ def map_arrays(function: Callable[[LazyArray], _T], tree: Any) -> Any:
     return function(tree) if isinstance(tree, LazyArray) else tree
 
 
-def _in_order(pool: ThreadPoolExecutor, lazies: list[LazyArray]) -> Iterator[Any]:
-    reading: deque[tuple[Future[Any], int]] = deque()
+@uninterrupted
+def _read_all(lazies: list[LazyArray]) -> list[Any]:
+    with Workers(_THREADS, "treaty-read") as workers:
+        return list(_in_order(workers, lazies))
+
+
+def _in_order(workers: Workers, lazies: list[LazyArray]) -> Iterator[Any]:
+    reading: deque[tuple[Callable[[], Any], int]] = deque()
     for lazy in lazies:
         while reading and sum(size for _, size in reading) + lazy.nbytes > _IN_FLIGHT:
-            yield reading.popleft()[0].result()
-        reading.append((pool.submit(lazy.read), lazy.nbytes))
-    for future, _ in reading:
-        yield future.result()
+            yield reading.popleft()[0]()
+        reading.append((workers.begin(lazy.read), lazy.nbytes))
+    for wait, _ in reading:
+        yield wait()
 
 
 def shape_of(leaf: LazyArray) -> Any:

@@ -12,8 +12,10 @@ from treaty.runtime._leaves.kinds import on_host, to_array
 from treaty.runtime._leaves.manager import Writes, default_manager
 from treaty.runtime._leaves.paths import keys_of
 from treaty.runtime._leaves.store import Directory, Store, writing
+from treaty.runtime._uninterrupted import uninterrupted
 
 
+@uninterrupted
 def tree_serialize_leaves(
     checkpoint_dir: Directory,
     pytree: Any,

@@ -15,6 +15,7 @@ from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.read import Reading
 from treaty.runtime._leaves.store import Store, naming, writing
 from treaty.runtime._state.trees import flatten
+from treaty.runtime._uninterrupted import go_on, uninterrupted
 
 _CHUNK: Final = 2**24  # bytes of an array that are stored as one
 _HELD: Final = 2**23  # bytes that are read before they are written
@@ -34,6 +35,7 @@ def read_tree(path: Path) -> Any:
     return tree
 
 
+@uninterrupted
 def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
     """Store a state dict as the one tree without a prefix."""
     leaves = list(flatten(tree))
@@ -48,6 +50,7 @@ def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
         store.make()
     batch: list[tuple[Entry, Any]] = []
     for entry, array in stored:
+        go_on()
         if isinstance(array, LazyArray) and array.nbytes > _CHUNK:
             _write_in_chunks(store, entry, array)
             continue
@@ -76,6 +79,7 @@ def _write_in_chunks(store: Store, entry: Entry, array: LazyArray) -> None:
     with writing(f"{entry} to {store.where}"):
         target = ts.open({**store.spec(entry), "dtype": entry.dtype, "metadata": metadata}, create=True).result()
         for start, part in by_bands(array, chunks):
+            go_on()
             box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
             target[box].write(part).result()
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from treaty.runtime._forks import check_devices
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import KEY_IMPLS
 
@@ -140,6 +141,7 @@ def placed(arrays: Sequence[jax.Array]) -> Put:
 
 def transfer(pending: Sequence[Any]) -> list[jax.Array]:
     """One batched copy to the default device, refusing what JAX would silently narrow."""
+    check_devices()
     for leaf in pending:
         refuse_narrowing(leaf.dtype)
     try:

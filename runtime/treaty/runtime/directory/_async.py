@@ -1,6 +1,12 @@
-"""Saving in the background: the caller waits until the state is safe from changes only. Saves of one process run in order."""
+"""Saving in the background: the caller waits until the state is safe from changes only.
+
+Saves of one process are written in order, one at a time, and the next one begins when the last is finished, so that
+never two copies of a state are held. What the main thread starts here is started by `_uninterrupted`'s helper: Ctrl-C
+either comes before, and there is no save, or finds one that is on its way and in its place in the order.
+"""
 
 import atexit
+import os
 import sys
 import threading
 import traceback
@@ -8,6 +14,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import jax
+
+from treaty.runtime._forks import check_readable, check_tensorstore
+from treaty.runtime._uninterrupted import Latch, uninterrupted
 from treaty.runtime.directory._places import PathLike, place_of
 from treaty.runtime.directory._plan import plan_save, snapshot
 from treaty.runtime.directory._processes import PATIENCE, team
@@ -15,18 +25,16 @@ from treaty.runtime.directory._write import write
 
 _last: "SaveHandle | None" = None
 _unseen: "list[SaveHandle]" = []  # failed, and nobody asked for the result
-_lock = threading.RLock()  # a save that runs where it was asked for takes it twice
+_lock = threading.Lock()  # for these two, never while something is waited for
 
 
 class SaveHandle:
     """A save under way. A failure that nobody asks for is told on standard error when the interpreter exits."""
 
-    def __init__(self, where: str, work: Callable[[], None], before: "SaveHandle | None") -> None:
+    def __init__(self, where: str) -> None:
         self.where = where
-        self._finished = threading.Event()
+        self._finished = Latch()
         self._error: BaseException | None = None
-        if not _started(threading.Thread(target=self._run, args=(work, before), name="treaty-save")):
-            self._run(work, before)
 
     def done(self) -> bool:
         """Whether the save has ended, well or not."""
@@ -71,6 +79,7 @@ def save(
     `timeout` seconds. `metadata` is anything that JSON holds.
     """
     with team(timeout) as processes:
+        _check_process(state)
         plan = plan_save(state, cls, metadata)
         place = place_of(path)
         _wait_for_earlier()
@@ -87,24 +96,41 @@ def save_async(
 ) -> SaveHandle:
     """Like `save`, but return as soon as the state may change, or be donated: arrays of numpy and of accelerators are copied.
 
-    Saves of one process are written in the order of these calls; each holds its arrays until they are written.
+    That waits until the save before it is finished: so long are its arrays held, and they are not held twice. How that
+    one ended is told by its own handle.
     """
-    global _last
     with team(timeout) as processes:
-        plan = snapshot(plan_save(state, cls, metadata))
+        _check_process(state)
+        plan = plan_save(state, cls, metadata)
         place = place_of(path)
-        work = partial(write, place, plan, processes)
-        with _lock:
-            before = _last
-            _last = handle = SaveHandle(place.where, work, before if before and not before.done() else None)
-    return handle
+        _wait_for_earlier()
+        return _begin(place.where, partial(write, place, snapshot(plan), processes))
+
+
+def _check_process(state: Any) -> None:
+    check_tensorstore()
+    check_readable(jax.tree.leaves(state))
 
 
 def _wait_for_earlier() -> None:
-    with _lock:
-        earlier = _last
+    earlier = _last
     if earlier is not None:
         earlier._finished.wait()
+
+
+@uninterrupted
+def _begin(where: str, work: Callable[[], None]) -> SaveHandle:
+    """Start a save, after the last one that another thread may have started meanwhile."""
+    global _last
+    handle = SaveHandle(where)
+    with _lock:
+        before, _last = _last, handle
+    if before is not None and before.done():
+        before = None
+    # Not a daemon, also where a daemon asks for it: the interpreter waits for it.
+    if not _started(threading.Thread(target=handle._run, args=(work, before), name="treaty-save", daemon=False)):
+        handle._run(work, before)
+    return handle
 
 
 def _started(thread: threading.Thread) -> bool:
@@ -113,7 +139,7 @@ def _started(thread: threading.Thread) -> bool:
         return False
     try:
         thread.start()
-    except RuntimeError:
+    except RuntimeError:  # the system has no more threads
         return False
     return True
 
@@ -127,5 +153,18 @@ def _forget(error: BaseException | None) -> None:
 
 @atexit.register
 def _tell_failures() -> None:
+    _wait_for_earlier()  # which a daemon may be writing itself
     for handle in _unseen:
         print(f"treaty: the save to {handle.where} failed: {handle._error}", file=sys.stderr)
+
+
+def _in_child() -> None:
+    """The saves of a process that forked are the parent's."""
+    global _last, _lock
+    _last = None
+    _unseen.clear()
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

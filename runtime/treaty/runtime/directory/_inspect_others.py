@@ -15,6 +15,7 @@ from treaty.runtime._leaves.store import Store
 from treaty.runtime._overtaken import begin_again
 from treaty.runtime._recognise import format_at, safetensors_in
 from treaty.runtime._state.trees import flatten
+from treaty.runtime._uninterrupted import uninterrupted
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats import orbax
 from treaty.runtime.formats._known import looking_at
@@ -49,6 +50,7 @@ class Listing:
         return sum(leaf.nbytes for leaf in self.leaves)
 
 
+@uninterrupted
 def inspect_other(path: str) -> Listing | None:
     """The leaves of a checkpoint of any format but Treaty's directories; None where there is no such."""
     return begin_again(path, looking_at(path), lambda: _inspect(path))

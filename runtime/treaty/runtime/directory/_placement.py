@@ -8,6 +8,7 @@ import numpy as np
 from attrs import frozen
 from jax.sharding import Sharding
 
+from treaty.runtime._forks import check_devices
 from treaty.runtime._memory import HostArray, aligned
 from treaty.runtime._state.arrays import refuse_narrowing, transfer
 from treaty.runtime.directory._layout import Start
@@ -93,6 +94,8 @@ def _to_devices(rooms: Sequence[Room], memory: Sequence[Sequence[HostArray]]) ->
     sources: list[Any] = []
     devices: list[Any] = []
     counts = []
+    if rooms:
+        check_devices()
     for room, parts in zip(rooms, memory, strict=True):
         refuse_narrowing(room.target.wanted)
         before = len(sources)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
+from treaty.runtime._forks import close_lock, open_lock
 from treaty.runtime.directory import _owner as owner
 from treaty.runtime.directory._hash import running
 from treaty.runtime.directory._manifest import DATA, NAME, data_of
@@ -149,7 +150,7 @@ class Local:
     @_storing("write")
     def begin(self) -> str:
         self._make()
-        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        self._lock = open_lock(self.path)
         try:
             self._is_alone = self._take_lock()
             self._seen = self.manifest()
@@ -317,7 +318,7 @@ class Local:
 
     def _release(self) -> None:
         if self._lock >= 0:
-            os.close(self._lock)
+            close_lock(self._lock)
             self._lock = -1
 
 

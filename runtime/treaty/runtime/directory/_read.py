@@ -13,11 +13,12 @@ from attrs import frozen
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime._memory import HostArray, aligned
 from treaty.runtime._overtaken import Known, begin_again
+from treaty.runtime._uninterrupted import uninterrupted
+from treaty.runtime._workers import Job, Workers
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import Start, chunk_starts, metadata_files
 from treaty.runtime.directory._manifest import Leaf, Manifest, parse
 from treaty.runtime.directory._places import PathLike, Place, committed, place_of
-from treaty.runtime.directory._threads import Job, Workers
 from treaty.runtime.formats import msgpack
 from treaty.schema.dtypes import BY_NAME
 
@@ -117,6 +118,7 @@ class Reader:
             for number in wanted
         }
 
+    @uninterrupted
     def arrays(self, wanted: Mapping[int, Sequence[Part]]) -> None:
         """Fill parts of arrays. Each chunk that one of them needs is read once, whole, and checked."""
         jobs = chain.from_iterable(self._jobs(number, parts) for number, parts in wanted.items())
@@ -124,6 +126,7 @@ class Reader:
             for job in jobs:
                 workers.add(job)
 
+    @uninterrupted
     def check_chunks(self, number: int) -> list[str]:
         """Read an array chunk by chunk and keep nothing; what is wrong with it."""
         leaf = self.manifest.leaves[number]

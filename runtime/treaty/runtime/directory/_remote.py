@@ -15,14 +15,20 @@ import tensorstore as ts
 
 from treaty.runtime._clouds import failure, spec_of
 from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._forks import check_tensorstore
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._manifest import DATA, NAME
 from treaty.schema import TreatyError
 
 
-@cache
 def context() -> ts.Context:
     """One for all: connections are shared, and so is what `memory://` holds."""
+    check_tensorstore()
+    return _context()
+
+
+@cache
+def _context() -> ts.Context:
     return ts.Context({"cache_pool": {"total_bytes_limit": 0}})
 
 

@@ -1,13 +1,13 @@
 """State dicts in directories, for conversion: read without a class, and written with any schema or with none."""
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
 from treaty.runtime._memory import aligned
+from treaty.runtime._workers import Workers
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._places import PathLike, Place, place_of
 from treaty.runtime.directory._plan import plan_tree
@@ -61,10 +61,10 @@ def _tree(place: Place, manifest: Manifest) -> dict[str, Any]:
             return memory
 
         def parts() -> Iterator[HostArray]:
-            with ThreadPoolExecutor(1) as ahead:
+            with Workers(1, "treaty-read") as ahead:
 
                 def begin(start: Start, memory: HostArray) -> Callable[[], object]:
-                    return ahead.submit(reader.arrays, {number: [Part(start, memory)]}).result
+                    return ahead.begin(partial(reader.arrays, {number: [Part(start, memory)]}))
 
                 yield from read_by_bands(leaf.shape, dtype, leaf.chunks, begin)
 

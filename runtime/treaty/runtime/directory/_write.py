@@ -10,6 +10,7 @@ from attrs import evolve
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._lazy import LazyArray, by_bands
+from treaty.runtime._uninterrupted import uninterrupted
 from treaty.runtime.directory._agreement import (
     Facts,
     Sums,
@@ -34,6 +35,7 @@ from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
 
 
+@uninterrupted
 def write(place: Place, plan: Plan, team: Team) -> None:
     """Write a plan and commit it; whatever goes wrong, what was committed before stays."""
     team.where = place.where

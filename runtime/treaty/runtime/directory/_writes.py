@@ -9,9 +9,10 @@ from threading import Condition
 from typing import Any, Final
 
 from treaty.runtime._errors import storing
+from treaty.runtime._uninterrupted import go_on
+from treaty.runtime._workers import Workers
 from treaty.runtime.directory._places import Place
 from treaty.runtime.directory._remote import wait_for
-from treaty.runtime.directory._threads import Workers
 
 IN_FLIGHT: Final = 2**27  # bytes given to TensorStore and not yet written; most are references to the source
 THREADS: Final = 8
@@ -49,6 +50,7 @@ class Writes:
         self._workers.add(partial(self._finish, future, name, size, what))
         if self._workers.error is not None:
             raise self._workers.error
+        go_on()
 
     def _finish(self, future: Any, name: str, size: int, what: str) -> None:
         try:

@@ -16,6 +16,7 @@ from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
 from treaty.runtime._files import WriteBehind, replacing
 from treaty.runtime._lazy import PIECE_BYTES, LazyArray, as_bytes, pieces
 from treaty.runtime._memory import aligned
+from treaty.runtime._uninterrupted import go_on, uninterrupted
 from treaty.runtime.formats._open_file import OpenFile
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")  # the header in front of a member
@@ -46,6 +47,7 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, LazyArray]:
     return arrays
 
 
+@uninterrupted
 def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     """Not compressed, so that it can be mapped; every array begins at a multiple of 64 bytes."""
     with (
@@ -64,6 +66,7 @@ def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> No
             member.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
             with archive.open(member, "w", force_zip64=True) as stream:
                 for piece in _pieces(array, stream):
+                    go_on()
                     stream.write(piece)
                     behind.reached(file.tell())
 

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +19,11 @@ import tensorstore as ts
 from treaty.runtime._clouds import failure
 from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path, storing
 from treaty.runtime._files import sync_directory
+from treaty.runtime._forks import check_tensorstore
 from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Start, by_bands, chunk_of
 from treaty.runtime._system import start_writing
+from treaty.runtime._uninterrupted import go_on, uninterrupted
+from treaty.runtime._workers import in_threads
 from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, STEP_METADATA, TEMPORARY
 from treaty.runtime.formats._orbax_read import ARRAY_METADATA, FAILURES, KEY_IMPL, STRINGS
 from treaty.runtime.formats._orbax_tree import Leaf
@@ -35,8 +37,10 @@ _LOCK: Final = ".__lock"  # the end of names of files that TensorStore is still 
 _HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler"
 
 
+@uninterrupted
 def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
     """All of it or nothing is at `path` afterwards, also after a power cut."""
+    check_tensorstore()
     if os.path.lexists(path):
         raise TreatyError(f"expected a path that is free, got {path}, which is there; remove it first")
     started = time.time_ns()
@@ -93,6 +97,7 @@ def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
             if leaf.value.nbytes >= _SMALL:
                 store = _opened(_spec(base, leaf) | {"open": True, "assume_metadata": True}, leaf, context, None)
                 for start, part in _parts(leaf):
+                    go_on()
                     box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
                     writes.add(store[box].write(part, can_reference_source_data_indefinitely=True), part.nbytes, leaf)
     finally:
@@ -175,9 +180,7 @@ def _commit(batch: Any) -> None:
 def _sync(directory: Path) -> None:
     """Files by several threads, since each waits for the disk; then the directories that name them."""
     found = [(Path(folder), names) for folder, _, names in os.walk(directory)]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(sync_directory, [folder / name for folder, names in found for name in names]):
-            pass
+    in_threads(_THREADS, "treaty-sync", sync_directory, [folder / name for folder, names in found for name in names])
     for folder, _ in reversed(found):
         sync_directory(folder)
 

@@ -21,6 +21,7 @@ from treaty.runtime._sharding.shard_files import (
     shard_filename,
 )
 from treaty.runtime._state.instances import collector_paused
+from treaty.runtime._uninterrupted import uninterrupted
 from treaty.runtime._workspace import is_left_at, workspace
 from treaty.runtime.formats._msgpack_encode import host_array
 from treaty.runtime.formats._safetensors_header import parse, render
@@ -34,6 +35,7 @@ _TOTAL: Final = "total_size"
 _SMALL: Final = 4096  # bytes that are copied sooner than a view of them is made
 
 
+@uninterrupted
 def write(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str], max_shard_bytes: int | None) -> None:
     """Write tensors to `path`, or to shards beside it with an index; what was there under this name is replaced."""
     place = os.fspath(path)

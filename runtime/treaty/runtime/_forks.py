@@ -1,0 +1,86 @@
+"""What a forked process may not share with its parent: locks that the parent holds, and libraries whose threads it lacks.
+
+A lock of flock belongs to all copies of a descriptor, so a child that outlives its parent would hold it. The threads of
+TensorStore and of JAX stay behind with the parent: what needs them would wait for ever, or end the process.
+"""
+
+import fcntl
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from treaty.schema import TreatyError
+
+_ADVICE = 'start such processes with multiprocessing.get_context("spawn"), or fork them earlier'
+
+_locks: set[int] = set()  # descriptors
+_forking = threading.RLock()  # held while a lock is opened or closed, so that no fork comes between that and its note
+_lacks_tensorstore = False
+_lacks_devices = False
+
+
+def open_lock(path: str | os.PathLike[str]) -> int:
+    """A descriptor of a directory, to be locked; children do not keep it."""
+    with _forking:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        _locks.add(descriptor)
+    return descriptor
+
+
+def close_lock(descriptor: int) -> None:
+    with _forking:
+        if descriptor in _locks:  # not in a child, which has closed it
+            _locks.remove(descriptor)
+            with suppress(OSError):  # of a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for a copy in a process that is just being started
+            os.close(descriptor)
+
+
+def check_tensorstore() -> None:
+    """TensorStore ends a process that uses it after a fork."""
+    if _lacks_tensorstore:
+        raise TreatyError(f"cannot use TensorStore in a process that was forked after it was loaded; {_ADVICE}")
+
+
+def check_devices() -> None:
+    """JAX's copies to devices may wait for threads that are not there."""
+    if _lacks_devices:
+        raise TreatyError(
+            "cannot make jax arrays in a process that was forked after JAX was used; "
+            f'restore with into="numpy", or {_ADVICE}'
+        )
+
+
+def check_readable(leaves: Iterable[Any]) -> None:
+    """An array that was being computed at the fork, or that is on an accelerator, never arrives in the child."""
+    if not _lacks_devices:
+        return
+    import jax
+
+    arrays: list[Any] = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]  # whose type lacks `is_ready`
+    for array in arrays:
+        if not array.is_ready() or any(device.platform != "cpu" for device in array.devices()):
+            raise TreatyError(
+                "cannot read jax arrays that were not ready, or not in the host's memory, when this process was forked; "
+                f"{_ADVICE}"
+            )
+
+
+def _in_child() -> None:
+    global _forking, _lacks_tensorstore, _lacks_devices
+    _forking = threading.RLock()
+    for descriptor in _locks:
+        os.close(descriptor)  # and not unlock: the lock is the parent's
+    _locks.clear()
+    _lacks_tensorstore = _lacks_tensorstore or "tensorstore" in sys.modules
+    bridge = sys.modules.get("jax._src.xla_bridge")  # JAX has no public name for this
+    _lacks_devices = _lacks_devices or (bridge is not None and bridge.backends_are_initialized())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _forking.acquire(), after_in_parent=lambda: _forking.release(), after_in_child=_in_child
+    )
