@@ -269,7 +269,7 @@ def interrupted(path: Path) -> None:
         vars(_processes)["_Patience"].pause = real
     meet()
     if ME != 0:
-        fails(f"the save of {path} failed on process 0: KeyboardInterrupt", save, path, state(2))
+        fails(f"the save of {path} failed on process 0: it was interrupted", save, path, state(2))
     save(path, state(3))
     is_step(path, 3)
 

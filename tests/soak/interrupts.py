@@ -15,11 +15,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 from tests.soak.kinds import KINDS, Kind, begin
 from tests.soak.states import at_step, step_of
+from treaty.runtime._uninterrupted import uninterrupted
 
 HANG = 120.0  # seconds that no call takes
 
@@ -51,11 +53,15 @@ def main() -> None:
 
 
 _count = 0
+_left = 1  # signals until the timer stops
 
 
 def _raise(_: int, __: FrameType | None) -> None:
-    global _count
+    global _count, _left
     _count += 1
+    _left -= 1
+    if _left <= 0:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     if _count % 3 == 0:
         sys.exit("told to end")
     raise KeyboardInterrupt
@@ -105,19 +111,22 @@ class Campaign:
         self._steps[name] = found
 
     def _interrupt(self, call: Callable[[], object], delay: float) -> bool:
-        """Whether the signal came in time."""
+        """Whether the signal came in time. Now and then it comes several times, as of somebody who has lost patience."""
+        global _left
         seen = _count
-        try:
-            try:
-                signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6))
-                call()
-            finally:
+        _left = self._chance.choice((1, 1, 1, 4))
+        with suppress(KeyboardInterrupt, SystemExit):
+            signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6), 2e-4)
+            call()
+        calm = False
+        while not calm:
+            with suppress(KeyboardInterrupt, SystemExit):
                 signal.setitimer(signal.ITIMER_REAL, 0)
-        except (KeyboardInterrupt, SystemExit):
-            signal.setitimer(signal.ITIMER_REAL, 0)
+                calm = True
         return _count != seen
 
     def _check_nothing_left(self, kind: Kind, folder: Path, descriptors: int) -> None:
+        uninterrupted(lambda: None)()  # comes after what the helper may still be at
         for thread in threading.enumerate():
             if thread.name == "treaty-save":
                 thread.join()  # what was saving in the background goes on

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from jax.sharding import Mesh
 
 from treaty.runtime import _bytes, _restore_tree
+from treaty.runtime._forks import check_readable
 from treaty.runtime._recognise import MSGPACK, SAFETENSORS, format_at
 from treaty.runtime._sharding.shardings import Rules
 from treaty.runtime._state.state_dict import Into
@@ -58,6 +59,7 @@ def save(
     Several processes save to a directory together, and wait for each other for `timeout` seconds, by default 3600.
     """
     with _telling(path):
+        check_readable(state)
         place = os.fsdecode(path)
         if not place.endswith(_FILES) and place.rstrip("/").endswith((*MSGPACK, *_OTHERS)):
             raise TreatyError(f"expected {', '.join(MSGPACK)}, .safetensors or a directory, got {place!r}")

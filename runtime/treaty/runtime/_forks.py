@@ -8,13 +8,12 @@ import fcntl
 import os
 import sys
 import threading
-from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from treaty.schema import TreatyError
 
-_ADVICE = 'start such processes with multiprocessing.get_context("spawn"), or fork them earlier'
+_ADVICE: Final = 'start such processes with multiprocessing.get_context("spawn"), or fork them earlier'
 
 _locks: set[int] = set()  # descriptors
 _forking = threading.RLock()  # held while a lock is opened or closed, so that no fork comes between that and its note
@@ -42,30 +41,31 @@ def close_lock(descriptor: int) -> None:
 def check_tensorstore() -> None:
     """TensorStore ends a process that uses it after a fork."""
     if _lacks_tensorstore:
-        raise TreatyError(f"cannot use TensorStore in a process that was forked after it was loaded; {_ADVICE}")
+        raise TreatyError(f"expected TensorStore's threads, got a process forked after it was loaded; {_ADVICE}")
 
 
 def check_devices() -> None:
-    """JAX's copies to devices may wait for threads that are not there."""
+    """A copy to a device may wait for a thread of JAX."""
     if _lacks_devices:
         raise TreatyError(
-            "cannot make jax arrays in a process that was forked after JAX was used; "
-            f'restore with into="numpy", or {_ADVICE}'
+            f'expected JAX\'s threads, got a process forked after JAX was used; pass into="numpy", or {_ADVICE}'
         )
 
 
-def check_readable(leaves: Iterable[Any]) -> None:
-    """An array that was being computed at the fork, or that is on an accelerator, never arrives in the child."""
+def check_readable(state: object) -> None:
+    """What was being computed at the fork, or is on an accelerator, never arrives in the child."""
     if not _lacks_devices:
         return
     import jax
 
-    arrays: list[Any] = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]  # whose type lacks `is_ready`
+    arrays: list[Any] = [
+        leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)
+    ]  # its type lacks is_ready
     for array in arrays:
         if not array.is_ready() or any(device.platform != "cpu" for device in array.devices()):
             raise TreatyError(
-                "cannot read jax arrays that were not ready, or not in the host's memory, when this process was forked; "
-                f"{_ADVICE}"
+                "expected arrays in the host's memory, got one that was being computed, or on an accelerator, when this "
+                f"process was forked; {_ADVICE}"
             )
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -113,5 +114,5 @@ class Workers:
 def in_threads(count: int, name: str, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
     """The function's results for all items, in order; the first failure is raised when nothing is under way any more."""
     with Workers(count, name) as workers:
-        waiting = [workers.begin(lambda item=item: function(item)) for item in items]  # type: ignore[misc]
+        waiting = [workers.begin(partial(function, item)) for item in items]
         return [wait() for wait in waiting]

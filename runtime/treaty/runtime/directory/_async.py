@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import jax
-
 from treaty.runtime._forks import check_readable, check_tensorstore
 from treaty.runtime._uninterrupted import Latch, uninterrupted
 from treaty.runtime.directory._places import PathLike, place_of
@@ -109,7 +107,7 @@ def save_async(
 
 def _check_process(state: Any) -> None:
     check_tensorstore()
-    check_readable(jax.tree.leaves(state))
+    check_readable(state)
 
 
 def _wait_for_earlier() -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 import jax
 
+from treaty.runtime._uninterrupted import Stopped, go_on
 from treaty.schema import TreatyError
 
 PATIENCE: Final = 3600.0  # seconds; a process that died is noticed earlier, by JAX's own heartbeat
@@ -301,7 +302,7 @@ class Together:
 
 
 class _Patience:
-    """Pauses that grow with the time that has passed, up to a limit. Handlers of signals run meanwhile."""
+    """Pauses that grow with the time that has passed, up to a limit. A call that was interrupted ends in one of them."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -315,6 +316,7 @@ class _Patience:
         waited = time.monotonic() - self._start
         if waited >= self._seconds:
             return False
+        go_on()
         time.sleep(min(max(_SHORTEST_PAUSE, waited / 10), _LONGEST_PAUSE, self._seconds - waited))
         return True
 
@@ -369,4 +371,6 @@ def _named(peers: list[int]) -> str:
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, Stopped):
+        return "it was interrupted"
     return f"{type(error).__name__}: {error}"[:2000]

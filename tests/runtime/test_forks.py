@@ -1,0 +1,77 @@
+"""Forked processes: what they can do they do, what they cannot they refuse at once, and no lock stays with them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.forks_script import HANG
+from tests.soak.states import Training, at_step, step_of
+from treaty.runtime import restore, save
+
+TENSORSTORE = "expected TensorStore's threads, got a process forked after it was loaded"
+DEVICES = "expected JAX's threads, got a process forked after JAX was used"
+COMPUTED = "expected arrays in the host's memory, got one that was being computed"
+ADVICE = 'start such processes with multiprocessing.get_context("spawn"), or fork them earlier'
+
+
+@pytest.mark.parametrize("how", ["os.fork", "multiprocessing"])
+def test_a_forked_process_saves_and_restores_or_says_at_once_why_not(tmp_path: Path, how: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.runtime.forks_script", str(tmp_path), how],
+        capture_output=True,
+        text=True,
+        timeout=10 * HANG,
+    )
+    assert done.returncode == 0, done.stderr
+    found = {line["stage"]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert list(found) == ["fresh", "after jax", "after a save", "during a save", "during a computation"], done.stderr
+    kinds = ("msgpack", "safetensors", "directory", "background", "restored", "restored to numpy")
+    for stage in found:
+        for kind in (*kinds, "restored from a directory"):
+            expected = "ok"
+            if kind in ("directory", "background") and stage not in ("fresh", "after jax"):
+                expected = TENSORSTORE
+            elif kind == "restored" and stage != "fresh":
+                expected = DEVICES
+            if stage == "during a computation":
+                expected = "ok" if kind == "restored from a directory" else COMPUTED
+                expected = "not there" if kind in ("restored", "restored to numpy") else expected
+            assert found[stage][kind].startswith(expected), (stage, kind, found[stage][kind])
+            assert found[stage][kind].endswith(("ok", "not there", ADVICE))
+    assert step_of(restore(tmp_path / "of the parent", Training)) == 7
+
+
+ORPHAN = """
+import os, signal, sys, threading, warnings
+warnings.simplefilter("ignore")
+from tests.runtime.forks_script import _hold_saves
+from tests.soak.states import at_step
+from treaty.runtime import save_async
+gate = _hold_saves()
+save_async(sys.argv[1], at_step(1))
+assert gate.begun.wait(60)
+child = os.fork()
+if child == 0:
+    print(os.getpid(), flush=True)
+    signal.pause()  # a worker that outlives its parent
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_that_outlives_a_killed_parent_keeps_no_lock(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, str(tmp_path / "a")], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        orphan = int(parent.stdout.readline())
+        try:
+            assert parent.wait(60) == -signal.SIGKILL
+            save(tmp_path / "a", at_step(2))
+        finally:
+            os.kill(orphan, signal.SIGKILL)
+    assert step_of(restore(tmp_path / "a", Training)) == 2
