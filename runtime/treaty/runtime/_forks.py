@@ -17,6 +17,8 @@ _ADVICE: Final = 'start such processes with multiprocessing.get_context("spawn")
 
 _locks: set[int] = set()  # descriptors
 _forking = threading.RLock()  # held while a lock is opened or closed, so that no fork comes between that and its note
+_OTHERS: Final = ("orbax.checkpoint",)  # may have used TensorStore without our knowledge
+_uses_tensorstore = False
 _lacks_tensorstore = False
 _lacks_devices = False
 
@@ -38,10 +40,12 @@ def close_lock(descriptor: int) -> None:
             os.close(descriptor)
 
 
-def check_tensorstore() -> None:
-    """TensorStore ends a process that uses it after a fork."""
+def use_tensorstore() -> None:
+    """Call this before anything of TensorStore: it ends a process that was forked from one that had used it."""
+    global _uses_tensorstore
     if _lacks_tensorstore:
-        raise TreatyError(f"expected TensorStore's threads, got a process forked after it was loaded; {_ADVICE}")
+        raise TreatyError(f"expected TensorStore's threads, got a process forked after it was used; {_ADVICE}")
+    _uses_tensorstore = True
 
 
 def check_devices() -> None:
@@ -75,7 +79,7 @@ def _in_child() -> None:
     for descriptor in _locks:
         os.close(descriptor)  # and not unlock: the lock is the parent's
     _locks.clear()
-    _lacks_tensorstore = _lacks_tensorstore or "tensorstore" in sys.modules
+    _lacks_tensorstore = _lacks_tensorstore or _uses_tensorstore or any(name in sys.modules for name in _OTHERS)
     bridge = sys.modules.get("jax._src.xla_bridge")  # JAX has no public name for this
     _lacks_devices = _lacks_devices or (bridge is not None and bridge.backends_are_initialized())
 

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from treaty.runtime._clouds import failure, is_of_storage, reason, spec_of
 from treaty.runtime._errors import CorruptCheckpointError, LeafError, cannot
-from treaty.runtime._forks import check_tensorstore
+from treaty.runtime._forks import use_tensorstore
 from treaty.runtime._leaves.index import Entry, Index, parse, render
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._overtaken import Known, held_directory, mark, still
@@ -37,7 +37,7 @@ class Store:
 
     @classmethod
     def at(cls, checkpoint_dir: Directory) -> "Store":
-        check_tensorstore()
+        use_tensorstore()
         where = os.fspath(checkpoint_dir)
         if "://" in where:
             root = spec_of(where.rstrip("/") + "/")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from treaty.runtime._forks import check_readable, check_tensorstore
+from treaty.runtime._forks import check_readable, use_tensorstore
 from treaty.runtime._uninterrupted import Latch, uninterrupted
 from treaty.runtime.directory._places import PathLike, place_of
 from treaty.runtime.directory._plan import plan_save, snapshot
@@ -106,8 +106,8 @@ def save_async(
 
 
 def _check_process(state: Any) -> None:
-    check_tensorstore()
     check_readable(state)
+    use_tensorstore()
 
 
 def _wait_for_earlier() -> None:

@@ -15,7 +15,7 @@ import tensorstore as ts
 
 from treaty.runtime._clouds import failure, spec_of
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime._forks import check_tensorstore
+from treaty.runtime._forks import use_tensorstore
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._manifest import DATA, NAME
 from treaty.schema import TreatyError
@@ -23,7 +23,7 @@ from treaty.schema import TreatyError
 
 def context() -> ts.Context:
     """One for all: connections are shared, and so is what `memory://` holds."""
-    check_tensorstore()
+    use_tensorstore()
     return _context()
 
 

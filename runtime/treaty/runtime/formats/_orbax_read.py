@@ -17,7 +17,7 @@ from attrs import frozen
 from treaty.runtime._clouds import failure, is_of_storage
 from treaty.runtime._convert.lazy_restore import MaybeScalar, StoredScalar
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_keys
-from treaty.runtime._forks import check_tensorstore
+from treaty.runtime._forks import use_tensorstore
 from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
 from treaty.runtime._memory import aligned
 from treaty.runtime._stored_sizes import bad_chunks, fits_in_memory
@@ -51,7 +51,7 @@ class _Entry:
 
 def read_item(item: Path) -> dict[str, Any]:
     """The state dict of an item; only metadata, strings and Python scalars are read."""
-    check_tensorstore()
+    use_tensorstore()
     has_metadata = (item / METADATA).is_file()
     metadata = read_json(item / METADATA) if has_metadata else {}
     found = _entries(metadata, item) if has_metadata else _old_entries(item)

@@ -19,7 +19,7 @@ import tensorstore as ts
 from treaty.runtime._clouds import failure
 from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path, storing
 from treaty.runtime._files import sync_directory
-from treaty.runtime._forks import check_tensorstore
+from treaty.runtime._forks import use_tensorstore
 from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Start, by_bands, chunk_of
 from treaty.runtime._system import start_writing
 from treaty.runtime._uninterrupted import go_on, uninterrupted
@@ -40,7 +40,7 @@ _HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.St
 @uninterrupted
 def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
     """All of it or nothing is at `path` afterwards, also after a power cut."""
-    check_tensorstore()
+    use_tensorstore()
     if os.path.lexists(path):
         raise TreatyError(f"expected a path that is free, got {path}, which is there; remove it first")
     started = time.time_ns()
