@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from treaty.runtime._files import read_buffer, write_pieces
@@ -51,8 +52,7 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
         runs: Runs = {}
         state = decode(data, runs)
         try:
-            with alike.knowing(runs) as read:
-                obj = from_state_dict(target, state, dims=dims, into=into)
+            obj, read = alike.knowing(runs, partial(from_state_dict, target, state, dims=dims, into=into))
             if read == runs.keys():
                 return obj
         except Exception:
@@ -84,10 +84,9 @@ def _pieces(codec: Codec[_T], obj: _T, chunk_bytes: int, sketch: bool = True) ->
     """What to write, checked."""
     runs: dict[int, alike.Run] = {}
     if sketch:
-        with alike.sketching() as runs:
-            state = codec.write(obj)
-        with alike.knowing({key: [run] for key, run in runs.items()}, build=False):
-            codec.read(state, check, *[None] * len(codec.dims))
+        state, runs = alike.sketching(partial(codec.write, obj))
+        known = {key: [run] for key, run in runs.items()}
+        alike.knowing(known, partial(codec.read, state, check, *[None] * len(codec.dims)), build=False)
     else:
         state = write_state(codec, obj)
         check_state(codec, state)

@@ -18,11 +18,12 @@ _strict: ContextVar[bool] = ContextVar("treaty_strict", default=True)
 @contextmanager
 def strict(enabled: bool) -> Iterator[None]:
     """`with strict(False):` restores as Flax does, whatever the shapes and dtypes. State classes are checked all the same."""
-    token = _strict.set(enabled)
+    outer = _strict.get()
     try:
+        _strict.set(enabled)  # inside, or a Ctrl-C right after it would leave it so
         yield
     finally:
-        _strict.reset(token)
+        _strict.set(outer)
 
 
 def is_strict() -> bool:

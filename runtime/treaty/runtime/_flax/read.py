@@ -1,7 +1,7 @@
 """`from_state_dict`: Flax's rules and messages, and a check of every array."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -41,15 +41,16 @@ def restore(target: Any, state: Any, name: str = ".", *, dtypes: bool) -> Any:
         return _Reader(outer, shapes=False, dtypes=False).read(target, state, names)
     found: list[Mismatch] = []
     strict = is_strict()
-    token = _found_so_far.set(found)
+    # Not set and reset: after a Ctrl-C in between no mismatch would ever be raised again.
+    context = copy_context()
+    context.run(_found_so_far.set, found)
+    reader = _Reader(found, shapes=strict, dtypes=strict and dtypes)
     try:
-        restored = _Reader(found, shapes=strict, dtypes=strict and dtypes).read(target, state, names)
+        restored = context.run(reader.read, target, state, names)
     except ValueError as error:
         if found:
             error.add_note("\n".join(["Before that:", *map(str, found)]))
         raise
-    finally:
-        _found_so_far.reset(token)
     if found:
         raise StateMismatchError(found)
     return restored

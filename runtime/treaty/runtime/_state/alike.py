@@ -6,9 +6,8 @@ That is what makes 20,000 leaves cheap. Where items are not alike, nothing is lo
 
 import enum
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar, copy_context
 from itertools import repeat
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -19,6 +18,7 @@ import numpy as np
 from treaty.runtime._state import instances
 
 _T = TypeVar("_T")
+_V = TypeVar("_V")
 _P = ParamSpec("_P")
 
 FEWEST: Final = 4  # shorter sequences are as fast one by one
@@ -144,29 +144,26 @@ class Items(list[_T]):
     state: int  # the id of the dict they are from
 
 
-@contextmanager
-def sketching() -> Iterator[dict[int, Run]]:
-    """While it lasts, sequences of alike items are written once; the dict says which, by the id of their state."""
+def sketching(write: Callable[[], _T]) -> tuple[_T, dict[int, Run]]:
+    """What `write` gives, with sequences of alike items written once; the dict says which, by the id of their state."""
     runs: dict[int, Run] = {}
-    token = _sketch.set(runs)
-    try:
-        yield runs
-    finally:
-        _sketch.reset(token)
+    return _within(_sketch, runs, write), runs
 
 
-@contextmanager
-def knowing(runs: Mapping[int, Sequence[Run]], *, build: bool = True) -> Iterator[set[int]]:
-    """While it lasts, of alike items only the first is read; without `build` it stands in for the others too.
+def knowing(runs: Mapping[int, Sequence[Run]], read: Callable[[], _T], *, build: bool = True) -> tuple[_T, set[int]]:
+    """What `read` gives, of alike items only the first being read; without `build` it stands in for the others too.
 
     The set says which runs were read so: all others went through hands that do not know of runs.
     """
     known = _Known(runs, build, set())
-    token = _known.set(known)
-    try:
-        yield known.read
-    finally:
-        _known.reset(token)
+    return _within(_known, known, read), known.read
+
+
+def _within(variable: ContextVar[_V], value: _V, function: Callable[[], _T]) -> _T:
+    """Call with a variable set, in a context of its own: Ctrl-C could come before a `finally` sets it back."""
+    context = copy_context()
+    context.run(variable.set, value)
+    return context.run(function)
 
 
 def write_each(items: Sequence[Any], write: Callable[[Any], Any] | None, keys: Sequence[str]) -> dict[str, Any]:

@@ -84,8 +84,8 @@ def columns(cls: type) -> Callable[[Sequence[Any]], tuple[list[Any], ...]]:
 def collector_paused() -> Iterator[None]:
     """While many objects are made of which none is garbage, looking for garbage takes longer than making them."""
     enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()  # inside, or a Ctrl-C right after it would leave it so
         yield
     finally:
         if enabled:
