@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-oldest test-pythons check compat faults fuzz bench coverage clean
+.PHONY: demo test test-oldest test-pythons check compat faults fuzz soak bench coverage clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -34,6 +34,10 @@ bench: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.attacks.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+
+# Training loops that are killed, interrupted, forked and out of disk space while others read what they save.
+soak: $(READY)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds $(KINDS))
 
 coverage: $(READY)
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered --cov-fail-under=95

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import numpy as np
 from attrs import frozen
 
 from tests.soak.states import Block, Training, at_step
-from treaty.runtime import leaves, restore, save, save_async
+from treaty.runtime import IncompleteCheckpointError, leaves, restore, save, save_async
 from treaty.runtime._convert.convert import convert
 from treaty.runtime.directory._manifest import NAME, data_of
 from treaty.runtime.formats import npz, orbax
@@ -105,6 +106,24 @@ def _converted(name: str, **options: Any) -> Kind:
     return Kind(write, lambda folder: restore(folder / name, Training), extra)
 
 
+def _save_step(folder: Path, state: Training) -> None:
+    """A directory a step, in the background; of older ones the last three stay."""
+    save_async(folder / f"{int(state.step)}", state)
+    steps = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
+    for step in steps[4:]:
+        gone = folder / f"{step}.gone"
+        os.rename(folder / str(step), gone)
+        shutil.rmtree(gone)
+
+
+def _restore_step(folder: Path) -> Training:
+    """The newest that is there as a whole, as a program does that goes on after a crash."""
+    for step in sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True):
+        with suppress(IncompleteCheckpointError):  # never finished, or removed while it was looked at
+            return restore(folder / str(step), Training)
+    raise IncompleteCheckpointError(f"expected a step that is whole, got none in {folder}")
+
+
 KINDS: Final[dict[str, Kind]] = {
     "msgpack": _with("it.msgpack"),
     "msgpack.zst": _with("it.msgpack.zst"),
@@ -125,6 +144,7 @@ KINDS: Final[dict[str, Kind]] = {
         _extra_of_directory,
     ),
     "background": Kind(_save_in_background, lambda folder: restore(folder / "it", Training), _extra_of_directory),
+    "steps": Kind(_save_step, _restore_step, lambda _: ()),
     "orbax": Kind(_save_orbax, lambda folder: restore(_newest(folder), Training), _clean_orbax),
     "eformer": Kind(_save_eformer, _restore_eformer, lambda folder: set(os.listdir(folder)) - {"it"}),
     "convert-orbax": _converted("it", to_format="orbax"),
