@@ -15,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -54,10 +53,13 @@ def main() -> None:
 
 _count = 0
 _left = 1  # signals until the timer stops
+_is_armed = False  # or the campaign itself would be interrupted
 
 
 def _raise(_: int, __: FrameType | None) -> None:
     global _count, _left
+    if not _is_armed:
+        return
     _count += 1
     _left -= 1
     if _left <= 0:
@@ -112,17 +114,17 @@ class Campaign:
 
     def _interrupt(self, call: Callable[[], object], delay: float) -> bool:
         """Whether the signal came in time. Now and then it comes several times, as of somebody who has lost patience."""
-        global _left
+        global _left, _is_armed
         seen = _count
         _left = self._chance.choice((1, 1, 1, 4))
-        with suppress(KeyboardInterrupt, SystemExit):
+        try:
+            _is_armed = True
             signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6), 2e-4)
             call()
-        calm = False
-        while not calm:
-            with suppress(KeyboardInterrupt, SystemExit):
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                calm = True
+            _is_armed = False
+        except (KeyboardInterrupt, SystemExit):
+            _is_armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
         return _count != seen
 
     def _check_nothing_left(self, kind: Kind, folder: Path, descriptors: int) -> None:
