@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +14,13 @@ import pytest
 import safetensors.numpy
 
 from treaty.runtime._convert.convert import convert
+from treaty.runtime._convert.diff import diff
 from treaty.runtime._convert.places import take_place
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._workspace import workspace
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats import msgpack
+from treaty.schema import TreatyError
 
 TREE = {"layer": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}, "step": np.array([7], np.int32)}
 DIRECTORIES = ("orbax", "eformer", "treaty")
@@ -277,3 +281,64 @@ def test_a_long_name_has_room_for_a_workspace(tmp_path: Path) -> None:
     convert(source, place)
 
     assert sorted(os.listdir(tmp_path)) == ["a.npz", place.name]
+
+
+KILLED = """
+import os, signal, sys
+from treaty.runtime._convert import places
+from treaty.runtime._convert.convert import convert
+from treaty.runtime._convert.diff import diff
+places.exchange = lambda one, other: False
+rename, left = os.rename, int(sys.argv[4])
+def dying(source, target):
+    global left
+    if str(target) == sys.argv[2] or str(source) == sys.argv[2]:
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+os.rename = dying
+convert(sys.argv[1], sys.argv[2], to_format=sys.argv[3], replace=True)
+"""
+
+
+@pytest.mark.parametrize("to", ["treaty", "orbax"])
+def test_where_two_renames_replace_a_directory_a_reader_puts_the_old_one_back(to: str, tmp_path: Path) -> None:
+    """On file systems that cannot exchange two names, a conversion that is killed leaves nothing at the place."""
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "place", to)
+    killed = subprocess.run([sys.executable, "-c", KILLED, source, place, to, "1"], check=False)
+    assert killed.returncode == -9
+    assert not place.exists()
+    assert len(os.listdir(tmp_path)) == 2
+
+    assert diff(place, source) == []
+
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", "place"]
+    assert formats.recognise(place) == to
+
+
+@pytest.mark.parametrize("moment", ["0", "1"])
+def test_where_two_renames_replace_a_directory_the_next_conversion_clears_up(moment: str, tmp_path: Path) -> None:
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "place", "orbax")
+    subprocess.run([sys.executable, "-c", KILLED, source, place, "eformer", moment], check=False)
+
+    convert(source, place, to_format="treaty", replace=True)
+
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", "place"]
+    assert diff(place, source) == []
+
+
+def test_two_conversions_to_one_place_are_refused(tmp_path: Path) -> None:
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "place", "orbax")
+    with workspace(place), pytest.raises(TreatyError, match="to be free, got another save that is writing to it"):
+        convert(source, place, to_format="orbax", replace=True)
+    assert diff(place, source) == []
+
+
+def test_a_link_to_a_checkpoint_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    source, real = make(tmp_path / "a.npz"), make(tmp_path / "real", "orbax")
+    (tmp_path / "link").symlink_to(real)
+    convert(source, tmp_path / "link", to_format="treaty", replace=True)
+    assert formats.recognise(tmp_path / "link") == "treaty"
+    assert formats.recognise(real) == "orbax"
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", "link", "real"]
