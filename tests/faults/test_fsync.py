@@ -4,9 +4,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.faults.places import NEW, NEXT, Trial, both
 from tests.faults.ptrace import COMMITTED, Call
-from tests.faults.saver import Saver
+from tests.faults.replacing import CONVERTED, SAFETENSORS, Replacement
+from tests.faults.saver import How, Saver
 
 
 @both
@@ -19,6 +22,21 @@ def test_all_that_a_manifest_names_is_on_disk_before_it_is_renamed(old: bool, sa
     assert unsynced(calls[:commit]) == {f"{temporary} in {trial.path}"}
     assert unsynced(calls[: commit + 2]) == set()
     assert calls[commit + 1] == Call("fsync", (os.path.dirname(manifest),))
+
+
+@pytest.mark.parametrize(("old", "new"), [*SAFETENSORS, *CONVERTED])
+def test_all_of_a_replacement_is_on_disk_before_it_takes_its_place(
+    old: How, new: How, saver: Saver, tmp_path: Path
+) -> None:
+    one = Replacement(saver, tmp_path, old, new)
+    calls = one.save().calls
+    places = {str(one.path), f"{one.path}.index.json"}
+    commit = next(i for i, call in enumerate(calls) if call.name.startswith("rename") and places & set(call.paths[1:]))
+    folder, made = str(one.path.parent), calls[commit].paths[0]
+    left = {line for line in unsynced(calls[:commit]) if "/lock in " not in line}
+    assert left <= {f"{made} in {os.path.dirname(made)}", f"{os.path.dirname(made)} in {folder}"}
+    removals = [i for i, call in enumerate(calls) if i > commit and call.name.startswith(("unlink", "rmdir"))]
+    assert Call("fsync", (folder,)) in calls[commit : removals[0]]
 
 
 @both

@@ -1,13 +1,15 @@
 """The power fails before any system call of a save that changes a file, and right after the save."""
 
+import os
 from collections.abc import Sequence
 
 import pytest
 
 from tests.faults import images
 from tests.faults.images import Image
-from tests.faults.places import NEW, WAYS, Trial, both, some
+from tests.faults.places import NEW, OLD, WAYS, Trial, both, some
 from tests.faults.ptrace import Call
+from tests.faults.replacing import Replacement
 from tests.faults.saver import How, Saver
 
 
@@ -41,3 +43,18 @@ def _possible(trial: Trial, made: Sequence[Call]) -> list[int | None]:
         return [trial.before]
     lasting = Call("fsync", (str(trial.path.parent if trial.how == "msgpack" else trial.path),)) in made[renamed:]
     return [NEW] if lasting else [trial.before, NEW]
+
+
+@pytest.mark.parametrize(("old", "new"), [("shards", "shards"), ("shards", "safetensors"), ("to orbax", "to orbax")])
+def test_a_power_cut_leaves_the_replaced_or_the_new_checkpoint(old: How, new: How, saver: Saver, disk: Image) -> None:
+    total = len(Replacement(saver, disk.mounted, old, new).save().calls)
+    for moment in [*some(total, 3), 0]:
+        one = Replacement(saver, disk.mounted, old, new)
+        os.sync()
+        outcome = one.save(cut_at=moment)
+        if outcome.ended != "killed":
+            images.cut_power(disk.mounted)
+        disk.power_on_again()
+        when = f"cut before {outcome.calls[-1]}, call {moment} of {total}"
+        assert one.found(when) in ([OLD, NEW] if outcome.ended == "killed" else [NEW]), when
+        one.check_next(when)

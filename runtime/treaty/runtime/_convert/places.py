@@ -94,6 +94,8 @@ def _move_to_free(written: Path, place: Path) -> None:
 
 def _exchange(aside: Path, written: Path, place: Path) -> None:
     """At once, or, where the file system cannot, in two steps, of which the first is undone if the second is never made."""
+    for folder in (aside.parent, place.parent):  # where the old one will be must last through a power cut, too
+        sync_directory(folder)
     if exchange(written, place):
         try:
             if not written.is_symlink():
