@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -236,3 +237,34 @@ def test_restore_of_a_folder_does_not_take_a_killed_saves_shard(tmp_path: Path) 
     (tmp_path / "model.safetensors.index.json").unlink()
     format.dump(path.with_name("other.safetensors"), tree(2))
     assert {int(array[0]) for array in restore_folder(tmp_path).values()} == {2}
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["locks", "no locks"])
+def test_two_writers_never_leave_a_mixture(locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    if not locks:
+        monkeypatch.setattr(fcntl, "flock", unsupported)
+    path = tmp_path / "model.safetensors"
+    save(path, 0)
+
+    def write(first: int) -> int:
+        refused = 0
+        for step in range(first, first + 30, 2):
+            try:
+                save(path, step, "single" if locks and step % 5 == 0 else "shards")
+            except TreatyError as error:
+                if "to be free, got another save that is writing to it" not in str(error):
+                    raise
+                refused += 1
+            found(path)
+        return refused
+
+    with ThreadPoolExecutor(2) as pool:
+        refused = sum(pool.map(write, [1, 2]))
+    assert found(path) > 0
+    assert locks or not refused
+    monkeypatch.undo()
+    save(path, 100)
+    assert (found(path), files(path)) == (100, 6)
