@@ -117,7 +117,7 @@ def test_unknown_names_in_annotations() -> None:
     class Wrong:
         x: "Nowhere"  # type: ignore[name-defined]
 
-    with pytest.raises(SchemaError, match="cannot resolve the annotations: name 'Nowhere' is not defined"):
+    with pytest.raises(SchemaError, match="cannot resolve 'Nowhere': name 'Nowhere' is not defined"):
         schema_of(Wrong)
 
 

@@ -975,7 +975,7 @@ def train_state_abstract(
     )
 
 
-SCHEMA = _codec.schema(
+SCHEMA: _codec.Schemas = _codec.schema(
     r"""
 {"treaty": 1, "root": "", "classes": [
  {"id": "treaty.schema.library.transformer:Norm", "kind": "state", "dims": ["d_model"], "fields": [
@@ -1021,7 +1021,7 @@ SCHEMA = _codec.schema(
  ]}
 ]}
 """,
-    _generated_optax.SCHEMA,
+    lambda: _generated_optax.SCHEMA,
 )
 
 NORM_CODEC = _codec.register(

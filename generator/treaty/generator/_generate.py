@@ -105,7 +105,9 @@ def with_used(found: list[Module], project: Project) -> list[Module]:
     while pending:
         used = {name for module in pending for name in module.uses()} - known
         own = sorted(name for name in used if _is_own(name, project))
-        pending = read_modules(own, project) if own else []
+        # After those that use them: modules that import each other may not do so in any other order.
+        read = read_modules([*(module.name for module in found), *own], project) if own else []
+        pending = read[len(found) :]
         known.update(own)
         found = [*found, *pending]
     return found

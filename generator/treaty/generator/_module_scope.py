@@ -95,7 +95,7 @@ class ModuleScope:
 
     def used_schemas(self) -> list[str]:
         homes = {self.generated[one.module] for one in self.schema.classes if self._external(one)}
-        return [f"{self.aliases[home]}.SCHEMA" for home in sorted(homes & self.used)]
+        return [f"lambda: {self.aliases[home]}.SCHEMA" for home in sorted(homes & self.used)]
 
     def _prefix(self, id: str) -> str:
         if not self._external(self.schema[id]):

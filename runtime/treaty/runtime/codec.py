@@ -5,7 +5,7 @@ Checks raise `Mismatch` without a message: the caller then runs `explain` over t
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_origin, overload
 
 import attrs
@@ -83,16 +83,35 @@ Keywords: TypeAlias = "dict[str, Any]"
 _struct: Callable[..., object] = jax.ShapeDtypeStruct
 
 
-def schema(text: str, *uses: Callable[[], Schema]) -> Callable[[], Schema]:
-    """The schemas of a generated module, parsed when first asked for, with those of the modules it uses."""
+class Schemas:
+    """The schemas of a generated module, parsed when first asked for, with those of the modules it uses.
 
-    @cache
-    def parse() -> Schema:
-        own = Schema.from_json(text)
-        used = {cls.id: cls for other in uses for cls in other().classes}
-        return attrs.evolve(own, classes=tuple({**used, **{cls.id: cls for cls in own.classes}}.values()))
+    Modules may use each other in a circle, so those used are looked up no sooner than that.
+    """
 
-    return parse
+    def __init__(self, text: str, uses: "tuple[Schemas | Callable[[], Schemas], ...]") -> None:
+        self._text = text
+        self._uses = uses
+
+    def __call__(self) -> Schema:
+        return self._whole
+
+    @cached_property
+    def _own(self) -> Schema:
+        return Schema.from_json(self._text)
+
+    @cached_property
+    def _whole(self) -> Schema:
+        reached = [self]
+        for one in reached:  # grows while it is walked
+            used = [use if isinstance(use, Schemas) else use() for use in one._uses]
+            reached += [use for use in used if use not in reached]
+        classes = {cls.id: cls for one in reversed(reached) for cls in one._own.classes}
+        return attrs.evolve(self._own, classes=tuple(classes.values()))
+
+
+def schema(text: str, *uses: Schemas | Callable[[], Schemas]) -> Schemas:
+    return Schemas(text, uses)
 
 
 def register(

@@ -13,7 +13,7 @@ import attrs
 
 from treaty.schema._declare import FieldOptions, options_of, version_of
 from treaty.schema._errors import SchemaError
-from treaty.schema._leaves import RESOLVE
+from treaty.schema._leaves import CIRCLE, RESOLVE, show
 from treaty.schema.dims import spelled
 from treaty.schema.modules import symbol_of
 
@@ -139,7 +139,41 @@ def evaluate(annotation: Any, cls: Any) -> Any:
     try:
         return eval(text, names)  # the same trust as importing the module that wrote the annotation
     except Exception as error:
-        raise SchemaError(f"cannot resolve {text!r}: {error}; {RESOLVE}") from None
+        raise SchemaError(_unresolved(text, error, cls)) from None
+
+
+def resolve(cls: Any) -> dict[str, Any]:
+    """The annotations of a class and its bases, strings evaluated. Raises SchemaError with every field that fails."""
+    names = {cls.__name__: cls}
+    try:
+        return typing.get_type_hints(cls, localns=names, include_extras=True)
+    except Exception as error:  # annotations are user code: evaluating them can raise anything
+        whole = error
+    problems = []
+    for base in reversed(cls.__mro__):
+        for field, annotation in inspect.get_annotations(base).items():
+            alone = type(base.__name__, (), {"__annotations__": {field: annotation}, "__module__": base.__module__})
+            try:
+                typing.get_type_hints(alone, localns=names, include_extras=True)
+            except Exception as error:
+                problems.append(f"{Place(cls, field)}: {_unresolved(annotation, error, base)}")
+    raise SchemaError(*problems or [f"{Place(cls)}: {_unresolved(cls, whole, cls)}"])
+
+
+def _unresolved(annotation: Any, error: Exception, cls: Any) -> str:
+    try:
+        checked_only = isinstance(error, NameError) and "TYPE_CHECKING" in inspect.getsource(
+            sys.modules[cls.__module__]
+        )
+    except (OSError, TypeError, KeyError):
+        checked_only = False
+    text = repr(annotation) if isinstance(annotation, str) else show(annotation)
+    return f"cannot resolve {text}: {one_line(error)}; {RESOLVE}{CIRCLE if checked_only else ''}"
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, without its line breaks."""
+    return " ".join(str(error).split())
 
 
 def relative(file: str | os.PathLike[str]) -> str:

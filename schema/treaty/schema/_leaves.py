@@ -31,6 +31,7 @@ WRITE_PARTIAL: Final = (
     "write Annotated[Partial, Fields(func=the_function, args=(Float32[Array, 'd'],), keywords={'scale': float})]"
 )
 RESOLVE: Final = "names in annotations must be importable from the class's module when the code runs"
+CIRCLE: Final = '; where two modules need each other, write `import pkg.other` and "pkg.other.Name"'
 UNION: Final = "a union cannot be restored without knowing which; write X | None, or one class with optional fields"
 CAN_STORE: Final = (
     "expected an array (Float32[Array, 'a b']), a Python or numpy scalar, an enum, a state class, "

@@ -15,12 +15,11 @@ import jaxtyping
 import numpy as np
 
 from treaty.schema import ir
-from treaty.schema._classes import Place, bind, check_name, class_kind, constructor_names, declared, evaluate
+from treaty.schema._classes import Place, bind, check_name, class_kind, constructor_names, declared, evaluate, resolve
 from treaty.schema._declare import ArraySpec, Dims, Fields, Length, version_of
 from treaty.schema._errors import SchemaError
 from treaty.schema._identity import generic_id, inline_id
 from treaty.schema._leaves import (
-    RESOLVE,
     SCALARS,
     TYPE_ALIAS,
     UNION,
@@ -100,13 +99,13 @@ class Reader:
 
     def _fields(self, cls: Any, kind: str, scope: _Scope) -> tuple[ir.Field, ...]:
         try:
-            hints = typing.get_type_hints(cls, localns={cls.__name__: cls}, include_extras=True)
-        except Exception as error:  # annotations are user code: evaluating them can raise anything
-            self._problems.append(f"{Place(cls)}: cannot resolve the annotations: {error}; {RESOLVE}")
+            hints, found = resolve(cls), declared(cls, kind)
+        except SchemaError as error:
+            self._problems += error.problems
             return ()
         fields: list[ir.Field] = []
         keys: dict[str, str] = {}
-        for name, alias, options, default in declared(cls, kind):
+        for name, alias, options, default in found:
             place = Place(cls, name)
             try:
                 if name not in hints:

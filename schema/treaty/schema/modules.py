@@ -39,13 +39,21 @@ def import_code_on_first_use(cls: Any) -> None:
 
     @wraps(original)
     def first(self: Any, *args: Any, **kwargs: Any) -> None:
-        spec = getattr(sys.modules.get(cls.__module__), "__spec__", None)
-        if not getattr(spec, "_initializing", False):  # generated code needs the whole module: wait for it
+        if not _initializing(cls.__module__):  # generated code needs the whole module: wait for it
             cls.__init__ = original
-            import_generated(cls.__module__)
+            try:
+                import_generated(cls.__module__)
+            except AttributeError as error:
+                if not _initializing(getattr(error.obj, "__name__", "")):
+                    raise
+                cls.__init__ = first  # it needs the whole of another module too, which is being imported
         original(self, *args, **kwargs)
 
     cls.__init__ = first
+
+
+def _initializing(module: str) -> bool:
+    return bool(getattr(getattr(sys.modules.get(module), "__spec__", None), "_initializing", False))
 
 
 def _exists(name: str) -> bool:

@@ -177,7 +177,7 @@ def run_abstract(d_in: int, d_out: int, n: int, d_model: int) -> _schema.Run:
     )
 
 
-SCHEMA = _codec.schema(
+SCHEMA: _codec.Schemas = _codec.schema(
     r"""
 {"treaty": 1, "root": "", "classes": [
  {"id": "tests.generator.cases.cross_module.schema:Run", "kind": "state", "dims": ["d_in", "d_out", "n", "d_model"], "fields": [
@@ -193,8 +193,8 @@ SCHEMA = _codec.schema(
  ]}
 ]}
 """,
-    _expected.SCHEMA,
-    _train_state_expected.SCHEMA,
+    lambda: _expected.SCHEMA,
+    lambda: _train_state_expected.SCHEMA,
 )
 
 ADAM_BLOCK_CODEC = _codec.register(
