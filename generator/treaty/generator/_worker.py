@@ -16,6 +16,7 @@ import attrs
 
 import treaty.schema
 from treaty.schema import SchemaError
+from treaty.schema import modules as schema_modules
 from treaty.schema._classes import relative
 from treaty.schema._declare import version_of
 from treaty.schema._read import Reader
@@ -53,6 +54,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def main(result: str, *modules: str) -> None:
+    schema_modules.generating = True
     answers: dict[str, Any] = {}
     for name in modules:
         try:

@@ -132,6 +132,7 @@ def register(
     """Enter the generated functions of a class into the registry, and into Flax's; with `children`, make the class a pytree."""
     origin: type[_T] = get_origin(cls) or cls
     if children is not None:
+        registry.check_fields(origin, id, children, static)
         instances.register_pytree(origin, children, static)
     share(origin, Functions(write_state_class, restore_state_class), override=False)
     return registry.register(Codec(origin, id, schemas, digest, write, read, abstract, dims, sizes, unsized))

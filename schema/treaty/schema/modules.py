@@ -4,7 +4,10 @@ import importlib
 import importlib.util
 import sys
 from functools import wraps
-from typing import Any
+from typing import Any, Final
+
+generating = False  # whether this process reads schemas to generate code from: then there may be none, or old code
+_PYTREES: Final = "treaty.runtime._state.instances"  # imported as generated code is: by name, when it is needed
 
 
 def symbol_of(value: Any) -> str:
@@ -27,29 +30,51 @@ def generated_name(module: str) -> str:
 
 
 def import_generated(module: str) -> None:
-    """Import the generated code of a module, if there is any."""
+    """Import the generated code of a module, if there is any; where another thread is at it, wait for that."""
     name = generated_name(module)
-    if name not in sys.modules and _exists(name):
+    if name in sys.modules or _exists(name):
         importlib.import_module(name)
 
 
 def import_code_on_first_use(cls: Any) -> None:
-    """The first instance of a class imports its generated code: JAX must know it as a pytree before it sees one."""
-    original = cls.__init__
+    """The first instance of a class imports its generated code: JAX must know it as a pytree before it sees one.
 
-    @wraps(original)
-    def first(self: Any, *args: Any, **kwargs: Any) -> None:
-        if not _initializing(cls.__module__):  # generated code needs the whole module: wait for it
-            cls.__init__ = original
-            try:
-                import_generated(cls.__module__)
-            except AttributeError as error:
-                if not _initializing(getattr(error.obj, "__name__", "")):
-                    raise
-                cls.__init__ = first  # it needs the whole of another module too, which is being imported
-        original(self, *args, **kwargs)
+    Where there is no code, or not yet, JAX is told of the class all the same, so that it takes no instance for a leaf.
+    """
+    makers = {name: cls.__dict__[name] for name in ("__init__", "__setstate__") if name in cls.__dict__}
 
-    cls.__init__ = first
+    def announce() -> None:
+        if generating:
+            return
+        is_there = _import_when_whole(cls.__module__)
+        importlib.import_module(_PYTREES).expect_code(cls)
+        if is_there:
+            for name, original in makers.items():
+                setattr(cls, name, original)
+
+    def announcing(original: Any) -> Any:
+        @wraps(original)
+        def first(self: Any, *args: Any, **kwargs: Any) -> None:
+            announce()
+            original(self, *args, **kwargs)
+
+        return first
+
+    for name, original in makers.items():
+        setattr(cls, name, announcing(original))
+
+
+def _import_when_whole(module: str) -> bool:
+    """Import the generated code of a module, unless one that it needs is still being imported; whether it was tried."""
+    if _initializing(module):
+        return False
+    try:
+        import_generated(module)
+    except AttributeError as error:
+        if not _initializing(getattr(error.obj, "__name__", "")):
+            raise
+        return False
+    return True
 
 
 def _initializing(module: str) -> bool:

@@ -6,6 +6,7 @@ Setting slots directly is twice as fast as `__init__`, and an unflatten that ran
 import dataclasses
 import gc
 import linecache
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,15 +14,19 @@ from functools import cache, partial
 from itertools import repeat
 from types import MemberDescriptorType
 from typing import Any, Final
-from weakref import WeakSet
 
 import attrs
 from jax.tree_util import GetAttrKey, register_pytree_with_keys
 
+from treaty.runtime._errors import CodecError
+from treaty.runtime._state.registry import missing_code
 from treaty.schema._classes import has_own_init
+from treaty.schema.modules import import_generated, symbol_of
 
 _CACHED_HASH: Final = "_attrs_cached_hash"  # attrs' own name for it
-_registered: WeakSet[type] = WeakSet()
+_pytrees: dict[type, Sequence[Any]] = {}  # the functions that JAX has, which keeps the classes for ever too
+_waiting: set[type] = set()  # classes of which it has functions that wait for generated code
+_lock = threading.RLock()
 
 
 def constructor(cls: type) -> Callable[..., Any]:
@@ -94,25 +99,64 @@ def collector_paused() -> Iterator[None]:
 
 def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...]) -> None:
     """Make an attrs class a pytree; where it is one already (another module, the user's own), leave it."""
-    if cls in _registered:
-        return
-    _registered.add(cls)
+    with _lock:
+        if cls not in _pytrees or cls in _waiting:
+            _serve(cls, _functions(cls, children, static))
+
+
+def _functions(cls: type, children: tuple[str, ...], static: tuple[str, ...]) -> Sequence[Any]:
     metadata = _tuple([f"obj.{name}" for name in static]) if static else "None"
     values = _tuple([f"obj.{name}" for name in children])
     pairs = _tuple([f"(_t_key_{name}, obj.{name})" for name in children])
     names = {name: f"v_{name}" for name in (*children, *static)}
     unpack = [f"{_tuple([f'v_{name}' for name in children])} = children"] if children else []
     unpack += [f"{_tuple([f'v_{name}' for name in static])} = static"] if static else []
+    return (
+        _compile(cls, "flatten_with_keys", ["obj"], [f"return {pairs}, {metadata}"]),
+        _compile(cls, "unflatten", ["static", "children"], [*unpack, *_store(cls, names)]),
+        _compile(cls, "flatten", ["obj"], [f"return {values}, {metadata}"]),
+    )
+
+
+def _serve(cls: type, functions: Sequence[Any]) -> None:
+    if cls not in _waiting:
+        _tell_jax(cls, functions)
+        return
+    for known, function in zip(_pytrees[cls], functions, strict=True):  # JAX keeps the functions that it has
+        known.__globals__.update(function.__globals__)
+        known.__code__ = function.__code__
+    _waiting.discard(cls)
+
+
+def expect_code(cls: type) -> None:
+    """Tell JAX of a class that has no generated code yet: JAX asks for its leaves, and gets them, or an error, then."""
+    names = {"flatten_with_keys": ["obj"], "unflatten": ["static", "children"], "flatten": ["obj"]}
+    with _lock:
+        if cls in _pytrees:
+            return
+        _waiting.add(cls)
+        late = [
+            _compile(cls, name, given, [f"return _t_late(_t_cls, {index})({', '.join(given)})"])
+            for index, (name, given) in enumerate(names.items())
+        ]
+        _tell_jax(cls, late)
+
+
+def _late(cls: type, index: int) -> Any:
+    import_generated(cls.__module__)
+    if cls in _waiting:
+        raise CodecError(missing_code(cls, symbol_of(cls)))
+    return _pytrees[cls][index]
+
+
+def _tell_jax(cls: type, functions: Sequence[Any]) -> None:
+    _pytrees[cls] = functions
     try:
-        register_pytree_with_keys(
-            cls,
-            _compile(cls, "flatten_with_keys", ["obj"], [f"return {pairs}, {metadata}"]),
-            _compile(cls, "unflatten", ["static", "children"], [*unpack, *_store(cls, names)]),
-            _compile(cls, "flatten", ["obj"], [f"return {values}, {metadata}"]),
-        )
+        register_pytree_with_keys(cls, *functions)
     except ValueError as error:
         if "Duplicate" not in str(error):
             raise
+        _waiting.discard(cls)
 
 
 def does_more(cls: type) -> bool:
@@ -142,6 +186,7 @@ def _compile(cls: type, name: str, parameters: list[str], body: list[str]) -> Ca
     """A function from its lines, with its source where tracebacks look for it."""
     fields = [one.name for one in attrs.fields(cls)]
     scope: dict[str, Any] = {"_t_cls": cls, "_t_new": object.__new__, "_t_setattr": object.__setattr__}
+    scope["_t_late"] = _late
     scope |= {f"_t_set_{field}": _setter(cls, field) for field in fields}
     scope |= {f"_t_key_{field}": GetAttrKey(field) for field in fields}
     source = "\n    ".join([f"def {name}({', '.join(parameters)}):", *body]) + "\n"

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+import attrs
 from attrs import frozen
 
 from treaty.runtime._errors import CodecError
-from treaty.schema import Schema, schema_of
-from treaty.schema._declare import version_of
+from treaty.schema import Schema, modules, schema_of
+from treaty.schema._declare import options_of, version_of
 from treaty.schema.modules import import_generated
 
 _T = TypeVar("_T")
@@ -97,10 +98,10 @@ def _import(cls: type, id: str) -> Codec[Any]:
     try:
         return _codecs[cls, id]
     except KeyError:
-        raise CodecError(_missing(cls, id)) from None
+        raise CodecError(missing_code(cls, id)) from None
 
 
-def _missing(cls: type, id: str) -> str:
+def missing_code(cls: type, id: str) -> str:
     if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
         return f"no generated code for {id}; in a notebook or script call treaty.generator.load({cls.__name__}) first"
     if "[" in id:
@@ -111,8 +112,18 @@ def _missing(cls: type, id: str) -> str:
     return f"no generated code for {id}; run: treaty generate {cls.__module__}"
 
 
+def check_fields(cls: type, id: str, children: tuple[str, ...], static: tuple[str, ...]) -> None:
+    """Refuse generated code of other fields than the class has: JAX would see some of them, and train no others."""
+    fields = attrs.fields(cls) if attrs.has(cls) else ()
+    declared = [tuple(one.name for one in fields if options_of(one).static == wanted) for wanted in (False, True)]
+    if declared != [children, static] and not modules.generating:
+        raise CodecError(_stale(cls, id))
+
+
 def _check_fresh(codec: Codec[Any], schema: Schema) -> None:
     if codec.schema.to_json() != schema.to_json():
-        raise CodecError(
-            f"the generated code of {codec.id} is older than its declaration; run: treaty generate {codec.cls.__module__}"
-        )
+        raise CodecError(_stale(codec.cls, codec.id))
+
+
+def _stale(cls: type, id: str) -> str:
+    return f"the generated code of {id} is older than its declaration; run: treaty generate {cls.__module__}"
