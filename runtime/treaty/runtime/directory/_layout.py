@@ -82,11 +82,9 @@ def metadata_files(leaves: tuple[Leaf, ...]) -> Iterator[tuple[str, bytes]]:
 
 
 def sizes_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
-    """Every file that a manifest names, and how long it is."""
+    """Every file that a manifest names, and how long it is; those of zarr follow from it, but are not named."""
     for file in manifest.files:
         yield file.name, file.size
-    for name, content in metadata_files(manifest.leaves):
-        yield name, len(content)
     for number, leaf in enumerate(manifest.leaves):
         if leaf.is_chunked:
             for _, chunk, _ in chunk_starts(leaf):

@@ -51,13 +51,13 @@ def _lead(place: Place, plan: Plan, team: Team) -> None:
     data = _begin(place)
     try:
         team.begin({**opening, "data": data})
-        sums, files = _write_own(place, data, plan, team)
+        sums, files, sizes = _write_own(place, data, plan, team)
         for process, answer in team.collect().items():
             if "facts" in answer and (found := difference(facts, answer["facts"], process)):
                 raise team.failure(f"{found}; every process must save the same state")
         _gather(place, data, plan, sums, team)
         manifest = _complete(plan, data, sums, files)
-        place.commit(data, manifest.to_bytes(), dict(sizes_of(manifest)))
+        place.commit(data, manifest.to_bytes(), {**sizes, **dict(sizes_of(manifest))})
     except BaseException:
         place.abandon(data)
         raise
@@ -132,14 +132,17 @@ def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorS
     return store
 
 
-def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[Sums, tuple[File, ...]]:
+def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[Sums, tuple[File, ...], dict[str, int]]:
+    """What process 0 writes: checksums of its chunks, its packs, and the sizes of what only other readers need."""
+    sizes: dict[str, int] = {}
     with _writes(place, data, plan) as writes:
         sums = _write_pieces(place, data, plan, writes, team)
         kvstore = _inside(place, data)
         files = tuple(_write_pack(kvstore, pack, plan, writes) for pack in plan.packs)
         for name, content in metadata_files(plan.leaves):
             writes.add(kvstore.write(name, content), name, len(content), name)
-    return sums, files
+            sizes[name] = len(content)
+    return sums, files, sizes
 
 
 def _write_part(place: Place, data: str, plan: Plan, values: Mapping[str, Any], team: Team) -> None:
