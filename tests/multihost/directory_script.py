@@ -98,13 +98,14 @@ def replace_write_piece(function: Any) -> None:
 
 
 def do_die(path: Path, seed: int) -> None:
-    """Process 1 is killed when it has written some of its chunks."""
+    """The last process is killed when it has written some of its chunks; with an odd seed it is the first."""
+    victim = 0 if seed % 2 else jax.process_count() - 1
     real, left = _write._write_piece, 2
 
     def dying(*args: Any) -> None:
         nonlocal left
         left -= 1
-        if left < 0 and jax.process_index() == 1:
+        if left < 0 and jax.process_index() == victim:
             os.kill(os.getpid(), signal.SIGKILL)
         real(*args)
 
