@@ -37,16 +37,19 @@ def known_orbax(path: str, held: ExitStack, step: int | None = None, item: str |
 
 
 def _known(path: str, held: ExitStack) -> Known:
-    if "://" in path or os.path.isfile(os.path.join(path, MANIFEST)):
-        return Known(place_of(path).manifest())  # every byte is checked against it
-    put_back(Path(path))
-    if not os.path.isdir(path):
-        return known_safetensors(path, held) if path.endswith((".safetensors", ".json")) else known_file(path, held)
+    if not os.path.isfile(path):
+        if "://" in path or os.path.isfile(os.path.join(path, MANIFEST)):
+            return Known(place_of(path).manifest())  # every byte is checked against it
+        put_back(Path(path))
+    if os.path.isdir(path):
+        return _known_directory(path, held)
+    return known_safetensors(path, held) if path.endswith((".safetensors", ".json")) else known_file(path, held)
+
+
+def _known_directory(path: str, held: ExitStack) -> Known:
     if os.path.isfile(os.path.join(path, EFORMER_INDEX)):
         from treaty.runtime._leaves.store import Store  # with TensorStore, which files do without
 
         return Store.at(path).known(held)
     names = in_folder(path)
-    if len(names) == 1:
-        return known_safetensors(os.path.join(path, names[0]), held)
-    return known_orbax(path, held)
+    return known_safetensors(os.path.join(path, names[0]), held) if len(names) == 1 else known_orbax(path, held)
