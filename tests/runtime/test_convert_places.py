@@ -18,6 +18,7 @@ from treaty.runtime._convert.diff import diff
 from treaty.runtime._convert.places import take_place
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._workspace import workspace
+from treaty.runtime.directory._places import Local
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats import msgpack
 from treaty.schema import TreatyError
@@ -333,6 +334,19 @@ def test_two_conversions_to_one_place_are_refused(tmp_path: Path) -> None:
     with workspace(place), pytest.raises(TreatyError, match="to be free, got another save that is writing to it"):
         convert(source, place, to_format="orbax", replace=True)
     assert diff(place, source) == []
+
+
+def test_a_directory_into_which_a_save_is_writing_is_not_replaced(tmp_path: Path) -> None:
+    """Or what the save commits would be in the older checkpoint, which goes."""
+    source, place = make(tmp_path / "a.npz"), make(tmp_path / "place", "treaty")
+    saving = Local(place)
+    saving.begin()
+    with pytest.raises(TreatyError, match="to be free, got another save that is writing to it"):
+        convert(source, place, to_format="orbax", replace=True)
+    saving.abandon(None)
+    assert formats.recognise(place) == "treaty"
+    convert(source, place, to_format="orbax", replace=True)
+    assert sorted(os.listdir(tmp_path)) == ["a.npz", "place"]
 
 
 def test_a_link_to_a_checkpoint_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:

@@ -51,6 +51,21 @@ def workspace(place: Path) -> Iterator[Workspace]:
         lock.close()
 
 
+@contextmanager
+def locked_directory(place: Path) -> Iterator[None]:
+    """A directory that no save is writing into: saves of Treaty's own format lock it while they do."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:  # a link that leads nowhere has nothing to be locked
+        yield
+        return
+    try:
+        _lock(descriptor, place)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def put_back(place: Path) -> None:
     """Where a writer was killed between two renames, so that nothing is at the place, let the old checkpoint return."""
     if not os.path.lexists(place) and os.path.lexists(_folder(place) / KEPT):
@@ -82,22 +97,32 @@ def _take(place: Path) -> FileIO | None:
         except FileNotFoundError:  # the one before has just removed its folder
             continue
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_locked = _lock(lock.fileno(), place)
             with suppress(FileNotFoundError):  # or the lock in it
-                if os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / _LOCK)):
+                if is_locked and os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / _LOCK)):
                     return lock
+        except BaseException:
             lock.close()
-        except BlockingIOError:
-            lock.close()
-            raise TreatyError(f"expected {place} to be free, got another save that is writing to it") from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            lock.close()
+            raise
+        lock.close()
+        if not is_locked:
             with suppress(OSError):
                 (folder / _LOCK).unlink()
                 folder.rmdir()
             return None
+
+
+def _lock(descriptor: int, place: Path) -> bool:
+    """Whether it is locked: not every file system can. The lock of another is an error."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise TreatyError(f"expected {place} to be free, got another save that is writing to it") from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
 
 
 def _tidy(folder: Path, place: Path) -> None:

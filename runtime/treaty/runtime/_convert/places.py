@@ -9,7 +9,7 @@ from treaty.runtime._files import sync_directory
 from treaty.runtime._permissions import keep_permissions
 from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path
 from treaty.runtime._system import exchange
-from treaty.runtime._workspace import KEPT, Workspace
+from treaty.runtime._workspace import KEPT, Workspace, locked_directory
 from treaty.runtime.formats._belonging import strangers
 from treaty.runtime.formats._safetensors_place import take_place as take_all
 from treaty.runtime.formats._safetensors_place import under_prefix
@@ -73,7 +73,8 @@ def take_place(space: Workspace, written: Path, place: Path, to: str, replace: b
     if not replace:
         _move_to_free(written, place)
     elif written.is_dir() and os.path.lexists(place):
-        _exchange(space.folder / KEPT, written, place)
+        with locked_directory(place):
+            _exchange(space.folder / KEPT, written, place)
     else:
         os.replace(written, place)
     sync_directory(place.parent)
