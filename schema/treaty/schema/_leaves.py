@@ -25,6 +25,19 @@ SCALARS: Final[Mapping[Any, str]] = {
 }
 TYPE_ALIAS: Final[Any] = getattr(typing, "TypeAliasType", ())  # `type X = ...`, from Python 3.12 on
 UNIONS: Final = (typing.Union, types.UnionType)
+# numpy 2.0 takes these for one of their subclasses: np.floating for float64.
+_ABSTRACT: Final = (
+    np.generic,
+    np.number,
+    np.integer,
+    np.signedinteger,
+    np.unsignedinteger,
+    np.inexact,
+    np.floating,
+    np.complexfloating,
+    np.flexible,
+    np.character,
+)
 
 WRITE_STATE: Final = "write @state above the class"
 WRITE_PARTIAL: Final = (
@@ -66,7 +79,7 @@ def array_of(array_type: Any, dtype: str, dims: tuple[Any, ...]) -> ir.Type:
 
 def numpy_scalar(cls: type) -> str:
     try:
-        name = np.dtype(cls).name
+        name = "" if cls in _ABSTRACT else np.dtype(cls).name
     except TypeError:
         name = ""
     if name not in dtypes.BY_NAME:
