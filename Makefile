@@ -1,7 +1,8 @@
 # Every target sets up .venv at the repository's root by itself. PYTHON picks the interpreter: make test PYTHON=python3.13
 PYTHON ?= python3
-BIN := .venv/bin
-READY := .venv/.ready
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
 
 .PHONY: demo test test-oldest test-pythons check compat faults fuzz soak bench coverage clean
 
@@ -10,6 +11,13 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 3 $(ARGS)
+
+# The suite with every Python that Treaty is for and that is found, each in an environment of its own.
+test-pythons:
+	for python in python3.11 python3.12 python3.13; do \
+		if $$python -c '' 2> /dev/null; then $(MAKE) test PYTHON=$$python VENV=.venv-$$python || exit 1; \
+		else echo "$$python: not found"; fi; \
+	done
 
 # The suite with the lowest versions that pyproject.toml allows, in an environment of its own.
 test-oldest: .venv-oldest/.ready
@@ -47,7 +55,7 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Treaty needs Python 3.11 or newer; say which: make PYTHON=python3.12")'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
