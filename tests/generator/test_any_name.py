@@ -38,7 +38,7 @@ from treaty.runtime._state.registry import codec_of_class
 
 def filled(cls):
     made = abstract(cls, **{dim: 2 for dim in codec_of_class(cls).sizes})
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype) if hasattr(leaf, "shape") else leaf, made)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, made)
 
 for name in sys.argv[1:]:
     for cls in list(vars(importlib.import_module(name)).values()):
@@ -126,7 +126,7 @@ def as_dims(names: list[str]) -> str:
 
 
 def as_fields(names: list[str]) -> str:
-    names = [name for name in names if not name.startswith("_") and not keyword.iskeyword(name)]
+    names = [name for name in names if not name.startswith("_") and not keyword.iskeyword(name) and name != "self"]
     text = "@_state\nclass Named:\n" + "".join(f"    {name}: _b.int\n" for name in names)
     return text + "\n@_state\nclass Arrays:\n" + "".join(f"    {name}: _Float32[_Array, 'd']\n" for name in names)
 

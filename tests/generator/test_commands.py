@@ -164,19 +164,29 @@ def test_used_modules_of_the_project_are_checked_too(project: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("import nowhere", "my.state: cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
-        ("1/0", "my.state: cannot be imported: ZeroDivisionError: division by zero"),
-        ("def f(:", "my.state: cannot be imported: SyntaxError: "),
+        ("import nowhere", "state.py:1: my.state: cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+        ("1/0", "state.py:1: my.state: cannot be imported: ZeroDivisionError: division by zero"),
+        ("\ndef f(:", "state.py:2: my.state: cannot be imported: SyntaxError: "),
+        (SCHEMA + "    x: Int3", "state.py:11: my.state: cannot be imported: NameError: name 'Int3' is not defined"),
+        (SCHEMA.replace("in d", "in, d"), "state.py:10: my.state: cannot be imported: ValueError: "),
+        (SCHEMA.replace("Array, ", "int, "), "state.py:10: my.state: cannot be imported: "),
+        ("import my.broken", "broken.py:3: my.state: cannot be imported: ValueError: two lines"),
+        (
+            "from __future__ import annotations" + SCHEMA.replace("in d", "in, d"),
+            "state.py:8: Linear.kernel: cannot resolve",
+        ),
         ("x = 1", "my.state: no class declared with @state, so there is nothing to generate"),
         ("import os; os._exit(3)", "my.state: importing ended the process: exit code 3"),
-        ("import sys; sys.exit(1)", "my.state: importing ended the process: "),
+        ("import sys; sys.exit(1)", "state.py:1: my.state: cannot be imported: SystemExit: 1"),
     ],
 )
 def test_modules_that_cannot_be_read(project: Path, text: str, message: str) -> None:
     (project / "my" / "state.py").write_text(text)
+    (project / "my" / "broken.py").write_text("\n\nraise ValueError('two\\nlines')\n")
     with pytest.raises(SchemaError) as caught:
         generate("my.state", Project.find(project))
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_module_that_does_not_exist(project: Path) -> None:
@@ -242,9 +252,94 @@ def test_two_classes_that_would_share_a_name(project: Path) -> None:
         generate("my.state", Project.find(project))
 
 
+USE_PACKAGE = """
+import sys, numpy as np
+import my
+assert [name for name in sys.modules if name.endswith("_treaty")] == []
+my.Linear(kernel=np.ones((2, 3), "f4"))
+print([name for name in sys.modules if name.endswith("_treaty")])
+"""
+
+
 def test_a_package_as_schema_module(project: Path) -> None:
     (project / "my" / "__init__.py").write_text(SCHEMA)
-    assert treaty(project, "generate", "my").stdout.splitlines()[0] == "wrote my_treaty.py"
+    assert treaty(project, "generate", "my").stdout == "wrote my/_treaty.py\n"
+    assert treaty(project, "check", "my/__init__.py").returncode == 0
+    used = subprocess.check_output([sys.executable, "-c", USE_PACKAGE], cwd=project, text=True)
+    assert used.splitlines()[-1] == "['my._treaty']"
+
+
+def test_code_of_a_package_where_it_once_was_is_still_used_and_then_moved(project: Path) -> None:
+    (project / "my" / "__init__.py").write_text(SCHEMA)
+    treaty(project, "generate", "my")
+    (project / "my" / "_treaty.py").rename(project / "my_treaty.py")
+    used = subprocess.check_output([sys.executable, "-c", USE_PACKAGE], cwd=project, text=True)
+    assert used.splitlines()[-1] == "['my_treaty']"
+    assert treaty(project, "check", "my").stdout == (
+        "my/_treaty.py: missing; run: treaty generate my\n"
+        "my_treaty.py: orphan: generated from my, which no longer generates it; delete it\n"
+    )
+    assert treaty(project, "generate", "my").stdout == "wrote my/_treaty.py\nremoved my_treaty.py\n"
+
+
+def test_code_of_an_installed_package_is_imported_from_where_it_is(project: Path, tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    (project / "my" / "__init__.py").write_text(SCHEMA)
+    treaty(project, "generate", "my")
+    (project / "my" / "_treaty.py").rename(installed / "my_treaty.py")
+    (project / "my").rename(installed / "my")
+    (project / "own.py").write_text("import my\nfrom treaty.schema import state\n@state\nclass A:\n    x: my.Linear\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(installed))
+        assert "import my_treaty as _my_treaty\n" in generate("own", Project(project))["own_treaty.py"]
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("my-state", "my-state: expected a module that an import statement can name; rename it, for one to my_state"),
+        (
+            "my-state.py",
+            "my-state: expected a module that an import statement can name; rename it, for one to my_state",
+        ),
+        ("class", "class: expected a module that an import statement can name; rename it, for one to class_"),
+        ("../x.py", "../x.py: expected a module of this project, such as my.state or my/state.py"),
+        ("", ": expected a module that an import statement can name; rename it, for one to "),
+    ],
+)
+def test_modules_that_no_import_can_name(project: Path, named: str, message: str) -> None:
+    (project / "my-state.py").write_text(SCHEMA)
+    found = treaty(project, "generate", named)
+    assert (found.returncode, found.stderr) == (2, f"error: {message}\n")
+
+
+def test_classes_that_no_module_has(project: Path) -> None:
+    made = """
+import enum, functools, typing
+from jax.tree_util import Partial
+from treaty.schema import Fields
+
+def made():
+    return enum.Enum("E", {"A": 1}), lambda x: x, state(type("Local", (), {"__annotations__": {"x": int}}))
+
+E, F, L = made()
+
+@state
+class Owner:
+    e: E
+    f: typing.Annotated[Partial, Fields(func=F)]
+    l: L
+    p: typing.Annotated[Partial, Fields(func=functools.partial(print))]
+"""
+    (project / "my" / "state.py").write_text(SCHEMA + made)
+    found = treaty(project, "generate")
+    assert found.returncode == 2
+    lines = found.stderr.splitlines()
+    assert [line.partition(": Owner.")[2].split(":")[0] for line in lines] == ["f", "l", "p"]
+    for line in lines:
+        assert line.startswith("error: my/state.py:21: Owner.")
+        assert line.endswith(" cannot be imported by that name; define it at the top level of a module")
 
 
 def test_help_and_version(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> UserProject:
     pyproject = snippet("toml", f'requires = ["{backend}", "treaty"]')
     project = UserProject.write(tmp_path / "project", pyproject, "src" if backend == "hatchling" else "")
     (project.package / "layers_treaty.py").write_text(STALE)
+    project.declare_in_package()
     return project
 
 
@@ -100,13 +101,14 @@ def test_a_mistake_in_a_declaration_fails_an_editable_install(project: UserProje
 
 
 def assert_complete(wheel: Path) -> None:
-    """Both generated modules, fresh, each once."""
+    """All generated modules, fresh, each once; that of the package itself lies inside it."""
     with zipfile.ZipFile(wheel) as archive:
-        names = sorted(name for name in archive.namelist() if name.startswith("my_model/"))
+        names = sorted(name for name in archive.namelist() if name.endswith(".py"))
         layers = archive.read("my_model/layers_treaty.py").decode()
         train = archive.read("my_model/train_treaty.py").decode()
     assert names == [
         "my_model/__init__.py",
+        "my_model/_treaty.py",
         "my_model/layers.py",
         "my_model/layers_treaty.py",
         "my_model/train.py",
@@ -118,7 +120,7 @@ def assert_complete(wheel: Path) -> None:
 
 def assert_sdist_is_fresh(sdist: Path, wheel: Path) -> None:
     with tarfile.open(sdist) as archive, zipfile.ZipFile(wheel) as expected:
-        for name in ("my_model/layers_treaty.py", "my_model/train_treaty.py"):
+        for name in ("my_model/_treaty.py", "my_model/layers_treaty.py", "my_model/train_treaty.py"):
             file = archive.extractfile(f"my_model-1.0/src/{name}")
             assert file is not None
             assert file.read() == expected.read(name)

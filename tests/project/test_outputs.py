@@ -22,6 +22,17 @@ def test_modules_of_the_project_that_are_used_but_not_listed_are_generated_too(t
     assert project.generated == {}
 
 
+def test_the_code_of_a_package_lies_inside_it(tmp_path: Path) -> None:
+    project = UserProject.write(tmp_path / "project", '[tool.treaty]\nmodules = ["my_model.train"]\n', "src")
+    project.declare_in_package()
+
+    outputs = {output.name: output for output in build_outputs(project.root)}
+
+    assert outputs["my_model/_treaty.py"].path == project.package / "_treaty.py"
+    assert "import my_model._treaty as __treaty" not in outputs["my_model/train_treaty.py"].text
+    assert "import my_model._treaty as _treaty" in outputs["my_model/train_treaty.py"].text
+
+
 def test_code_of_installed_packages_is_left_to_them(tmp_path: Path) -> None:
     project = UserProject.write(tmp_path / "project", '[tool.treaty]\nmodules = ["my_model.fit"]\n')
     (project.package / "fit.py").write_text(

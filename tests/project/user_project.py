@@ -38,6 +38,15 @@ class TrainState:
     head: Annotated[Linear, Dims(d_in="d_model", d_out="4*d_model")]
 """
 
+PACKAGE = """\
+from treaty.schema import state
+
+
+@state
+class Counter:
+    n: int
+"""
+
 # Prints where the generated code was imported from, for the caller to compare.
 ROUND_TRIP = """\
 import jax.numpy as jnp
@@ -85,6 +94,15 @@ class UserProject:
     def generated(self) -> dict[str, str]:
         """The generated files that are in the tree."""
         return {path.name: path.read_text() for path in self.package.glob("*_treaty.py")}
+
+    def declare_in_package(self) -> None:
+        """A schema in the package itself, which another module uses."""
+        (self.package / "__init__.py").write_text(PACKAGE)
+        used = (
+            TRAIN.replace("@state\n", "from my_model import Counter\n\n\n@state\n", 1)
+            + "    seen: Counter | None = None\n"
+        )
+        (self.package / "train.py").write_text(used)
 
     def break_schema(self) -> None:
         (self.package / "layers.py").write_text(LAYERS.replace('bias: Float32[Array, "d_out"]', "bias: set[int]"))

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -17,11 +18,11 @@ import attrs
 import treaty.schema
 from treaty.schema import SchemaError
 from treaty.schema import modules as schema_modules
-from treaty.schema._classes import relative
+from treaty.schema._classes import one_line, relative
 from treaty.schema._declare import version_of
 from treaty.schema._read import Reader
 from treaty.schema.ir import class_to_data
-from treaty.schema.modules import generated_name
+from treaty.schema.modules import former_name, generated_name
 
 
 def roots(module: ModuleType) -> list[type]:
@@ -41,7 +42,7 @@ def read(name: str) -> dict[str, Any]:
     found = roots(module)
     if not found:
         raise SchemaError(f"{name}: no class declared with @state, so there is nothing to generate")
-    reader = Reader()
+    reader = Reader(importable=True)
     root_ids = [reader.root(cls) for cls in found]
     classes = reader.classes()
     homes = {cls.module for cls in classes if cls.kind == "state"} | {name}
@@ -50,6 +51,7 @@ def read(name: str) -> dict[str, Any]:
         "roots": root_ids,
         "classes": [class_to_data(cls) for cls in classes],
         "generated": {home: generated_name(home) for home in sorted(homes)},
+        "former": {home: former for home in sorted(homes) if (former := former_name(home))},
     }
 
 
@@ -59,7 +61,7 @@ def main(result: str, *modules: str) -> None:
     for name in modules:
         try:
             importlib.import_module(name)
-        except Exception as error:  # the module is user code: importing it can raise anything
+        except (Exception, SystemExit) as error:  # the module is user code: importing it can raise anything
             answers[name] = {"problems": _import_problems(name, error)}
             continue
         try:
@@ -69,18 +71,26 @@ def main(result: str, *modules: str) -> None:
     Path(result).write_text(json.dumps(answers))
 
 
-def _import_problems(module: str, error: Exception) -> list[str]:
-    """What went wrong in the user's own code, by the last line of theirs that ran."""
-    ours = (str(Path(__file__).parent), str(Path(treaty.schema.__file__).parent))
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(("<frozen", *ours)) and "importlib" not in frame.filename
-    ]
-    where = f"{relative(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
+def _import_problems(module: str, error: BaseException) -> list[str]:
+    """What went wrong in the user's own code, by the last line of theirs that ran or does not parse."""
+    lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    said = one_line(error)
+    if isinstance(error, SyntaxError):
+        lines.append((error.filename or "", error.lineno))
+        said = error.msg
+    own = [(file, line) for file, line in lines if _is_users(file)]
+    where = f"{relative(own[-1][0])}:{own[-1][1]}: " if own else ""
     if isinstance(error, SchemaError):
         return [f"{where}{problem}" for problem in error.problems]
-    return [f"{where}{module}: cannot be imported: {type(error).__name__}: {error}"]
+    return [f"{where}{module}: cannot be imported: {type(error).__name__}: {said}"]
+
+
+def _is_users(file: str) -> bool:
+    """Whether a file is of the user's project: not of Python, of an installed package, or ours."""
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    ours = [str(Path(__file__).parent), str(Path(treaty.schema.__file__).parent)]
+    path = Path(file).resolve()
+    return path.is_file() and not any(path.is_relative_to(Path(folder).resolve()) for folder in (*folders, *ours))
 
 
 if __name__ == "__main__":

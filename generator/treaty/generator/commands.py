@@ -43,7 +43,7 @@ def generate(modules: tuple[str, ...]) -> None:
 
     MODULE is a dotted name, such as my.state, or a file, such as my/state.py; without any, those of [tool.treaty] in pyproject.toml. Schema modules
     of the same project that these use are generated too. The code of my/state.py goes to
-    my/state_treaty.py, or where the schema module says `__treaty__ = "pkg.mod"`. Generated files that no longer
+    my/state_treaty.py, that of a package my/__init__.py to my/_treaty.py, or where the schema module says `__treaty__ = "pkg.mod"`. Generated files that no longer
     belong to anything are removed.
     """
     project = Project.find()

@@ -39,7 +39,7 @@ from treaty.schema._leaves import (
 from treaty.schema._settle import settle
 from treaty.schema._ties import EVERY, open_ties, tie, with_length
 from treaty.schema.dims import Name
-from treaty.schema.modules import symbol_of
+from treaty.schema.modules import can_be_imported, symbol_of
 
 _Scope = Mapping[Any, Any]  # TypeVar -> the annotation it stands for
 
@@ -52,9 +52,10 @@ def schema_of(cls: Any) -> ir.Schema:
 
 
 class Reader:
-    """Reads any number of roots into one table of classes."""
+    """Reads any number of roots into one table of classes; `importable`: of such that a module of code can import."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, importable: bool = False) -> None:
+        self._importable = importable
         self._raw: dict[str, ir.Class] = {}
         self._problems: list[str] = []
         self.objects: dict[str, Any] = {}  # by symbol: every class and function that the IR names
@@ -82,6 +83,8 @@ class Reader:
         symbol = symbol_of(value)
         if self.objects.setdefault(symbol, value) is not value:
             raise SchemaError(f"two different objects are called {symbol}; give each a name of its own")
+        if self._importable and not can_be_imported(symbol, value):
+            raise SchemaError(f"{symbol} cannot be imported by that name; define it at the top level of a module")
         return symbol
 
     def _class(self, cls: Any, args: tuple[Any, ...], scope: _Scope) -> ir.Node:

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import keyword
 import sys
 from functools import wraps
 from typing import Any, Final
@@ -12,7 +13,8 @@ _PYTREES: Final = "treaty.runtime._state.instances"  # imported as generated cod
 
 def symbol_of(value: Any) -> str:
     """`module:qualname`. Where the module is private, the shortest public path to the very same object."""
-    module, qualname = str(value.__module__), str(value.__qualname__)
+    named = value if hasattr(value, "__qualname__") else type(value)
+    module, qualname = str(named.__module__), str(named.__qualname__)
     parts = module.split(".")
     if not any(part.startswith("_") for part in parts) or "<" in qualname or hasattr(value, "__treaty_version__"):
         return f"{module}:{qualname}"
@@ -23,10 +25,34 @@ def symbol_of(value: Any) -> str:
     return f"{module}:{qualname}"
 
 
+def can_be_imported(symbol: str, value: Any) -> bool:
+    """Whether Python code can say `import module` and `module.qualname`, and has this very object then."""
+    module, _, qualname = symbol.partition(":")
+    return is_module_name(module) and is_module_name(qualname) and _lookup(module, qualname) is value
+
+
+def is_module_name(name: str) -> bool:
+    """Whether a dotted name can stand in an import statement."""
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in name.split("."))
+
+
 def generated_name(module: str) -> str:
-    """The module that holds the generated code of `module`: what `__treaty__` says, or its sibling."""
-    named = getattr(sys.modules.get(module) or importlib.import_module(module), "__treaty__", None)
-    return named if isinstance(named, str) else f"{module}_treaty"
+    """The module that holds the generated code of `module`: what `__treaty__` says, or its sibling.
+
+    A package has it inside, as `_treaty`: beside the package it would not be installed with it.
+    """
+    found = sys.modules.get(module) or importlib.import_module(module)
+    named = getattr(found, "__treaty__", None)
+    if isinstance(named, str):
+        return named
+    return f"{module}._treaty" if hasattr(found, "__path__") else f"{module}_treaty"
+
+
+def former_name(module: str) -> str | None:
+    """Where the code of a package lies that an earlier version generated, beside it; None if there is none, or a newer."""
+    name = generated_name(module)
+    former = f"{module}_treaty"
+    return former if name == f"{module}._treaty" and not _exists(name) and _exists(former) else None
 
 
 def import_generated(module: str) -> None:
@@ -34,6 +60,8 @@ def import_generated(module: str) -> None:
     name = generated_name(module)
     if name in sys.modules or _exists(name):
         importlib.import_module(name)
+    elif former := former_name(module):
+        importlib.import_module(former)
 
 
 def import_code_on_first_use(cls: Any) -> None:
