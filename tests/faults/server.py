@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
@@ -19,6 +20,7 @@ import jax
 import treaty.runtime
 from tests.faults import images, ptrace, states
 from treaty.runtime._convert.convert import convert
+from treaty.runtime._uninterrupted import uninterrupted
 from treaty.runtime.directory import _plan, save, save_async
 from treaty.runtime.directory._write import write as write  # before the fork, with TensorStore
 from treaty.runtime.formats import orbax as orbax
@@ -61,15 +63,17 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     pid = os.fork()
     if pid == 0:
         os.close(go)
+        if request.get("threads") == "main":  # what it would do itself, its helper does
+            os.write(ready, str(uninterrupted(threading.get_native_id)()).encode())
         os.close(ready)
         _save(request, state, wait, report)
     os.close(wait)
     os.close(ready)
-    os.read(told, 1)  # until the child closes its end: from then on it makes no call but those of the save
+    helper = os.read(told, 20)  # until the child closes its end: from then on it makes no call but those of the save
     os.close(told)
     calls: list[ptrace.Call] = []
     if "inject" in request:
-        _with_strace(pid, request, lambda: os.close(go))
+        _with_strace(pid, int(helper or pid), request, lambda: os.close(go))
     else:
         calls = ptrace.trace(pid, request["folder"], lambda: os.close(go), _stop(request))
     attempts = report[:].rstrip(b"\0").decode().splitlines()
@@ -112,13 +116,13 @@ def _stop(request: dict[str, Any]) -> Callable[[ptrace.Call, int], bool]:
     return stop
 
 
-def _with_strace(pid: int, request: dict[str, Any], start: Callable[[], None]) -> None:
+def _with_strace(pid: int, thread: int, request: dict[str, Any], start: Callable[[], None]) -> None:
     follow = ["--follow-forks"] if request["threads"] == "all" else []
     faults = [part for inject in request["inject"] for part in ("--inject", inject)]
     calls = ",".join(inject.partition(":")[0] for inject in request["inject"])
-    command = ["strace", *follow, f"--attach={pid}", "--output=/dev/null", f"--trace={calls}", *faults]
+    command = ["strace", *follow, f"--attach={thread}", "--output=/dev/null", f"--trace={calls}", *faults]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as strace:
-        while not _traced(pid, bool(follow)):
+        while not _traced(pid, thread, bool(follow)):
             if strace.poll() is not None:
                 assert strace.stderr is not None
                 raise RuntimeError(f"strace: {strace.stderr.read()}")
@@ -126,8 +130,8 @@ def _with_strace(pid: int, request: dict[str, Any], start: Callable[[], None]) -
         os.waitpid(pid, 0)
 
 
-def _traced(pid: int, threads: bool) -> bool:
-    for task in os.listdir(f"/proc/{pid}/task") if threads else [str(pid)]:
+def _traced(pid: int, thread: int, threads: bool) -> bool:
+    for task in os.listdir(f"/proc/{pid}/task") if threads else [str(thread)]:
         with open(f"/proc/{pid}/task/{task}/status") as status:
             if any(line.startswith("TracerPid:\t0") for line in status):
                 return False

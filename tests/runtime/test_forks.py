@@ -13,7 +13,7 @@ from tests.runtime.forks_script import HANG
 from tests.soak.states import Training, at_step, step_of
 from treaty.runtime import restore, save
 
-TENSORSTORE = "expected TensorStore's threads, got a process forked after it was used"
+TENSORSTORE = "expected TensorStore's threads, got a process forked after they were started"
 DEVICES = "expected JAX's threads, got a process forked after JAX was used"
 COMPUTED = "expected arrays in the host's memory, got one that was being computed"
 ADVICE = 'start such processes with multiprocessing.get_context("spawn"), or fork them earlier'

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -150,11 +151,13 @@ class Campaign:
 
     def _end(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
         self._count(number.name)
-        process.send_signal(number)
-        try:
-            status = process.wait(HANG)
-        except subprocess.TimeoutExpired:
-            self._raise_hang(process)
+        status, deadline = None, time.monotonic() + HANG
+        while status is None:
+            process.send_signal(number)  # and again: Python drops what a handler raises in the hooks of a fork
+            with suppress(subprocess.TimeoutExpired):
+                status = process.wait(HANG / 12)
+            if time.monotonic() > deadline:
+                self._raise_hang(process)
         expected = {
             signal.SIGKILL: (-signal.SIGKILL,),
             signal.SIGINT: (-signal.SIGINT, 1),

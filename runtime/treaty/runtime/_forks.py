@@ -9,15 +9,17 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from treaty.schema import TreatyError
 
 _ADVICE: Final = 'start such processes with multiprocessing.get_context("spawn"), or fork them earlier'
 
+_OF_TENSORSTORE: Final = "ts_pool_worker\n"
+
 _locks: set[int] = set()  # descriptors
 _forking = threading.RLock()  # held while a lock is opened or closed, so that no fork comes between that and its note
-_OTHERS: Final = ("orbax.checkpoint",)  # may have used TensorStore without our knowledge
 _uses_tensorstore = False
 _lacks_tensorstore = False
 _lacks_devices = False
@@ -41,10 +43,10 @@ def close_lock(descriptor: int) -> None:
 
 
 def use_tensorstore() -> None:
-    """Call this before anything of TensorStore: it ends a process that was forked from one that had used it."""
+    """To be called before it is used: TensorStore ends a process that was forked from one that used it."""
     global _uses_tensorstore
     if _lacks_tensorstore:
-        raise TreatyError(f"expected TensorStore's threads, got a process forked after it was used; {_ADVICE}")
+        raise TreatyError(f"expected TensorStore's threads, got a process forked after they were started; {_ADVICE}")
     _uses_tensorstore = True
 
 
@@ -74,17 +76,26 @@ def check_readable(state: object) -> None:
 
 
 def _in_child() -> None:
-    global _forking, _lacks_tensorstore, _lacks_devices
-    _forking = threading.RLock()
+    global _lacks_tensorstore, _lacks_devices
     for descriptor in _locks:
         os.close(descriptor)  # and not unlock: the lock is the parent's
     _locks.clear()
-    _lacks_tensorstore = _lacks_tensorstore or _uses_tensorstore or any(name in sys.modules for name in _OTHERS)
+    with suppress(RuntimeError):  # an interrupt kept it from being taken
+        _forking.release()
+    _lacks_tensorstore = _lacks_tensorstore or _uses_tensorstore or _parent_runs_tensorstore()
     bridge = sys.modules.get("jax._src.xla_bridge")  # JAX has no public name for this
     _lacks_devices = _lacks_devices or (bridge is not None and bridge.backends_are_initialized())
 
 
+def _parent_runs_tensorstore() -> bool:
+    """Whether others have used it, as Orbax does: by the names of its threads, where the system tells."""
+    if "tensorstore" not in sys.modules:
+        return False
+    with suppress(OSError):
+        return any(name.read_text() == _OF_TENSORSTORE for name in Path(f"/proc/{os.getppid()}/task").glob("*/comm"))
+    return False
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=lambda: _forking.acquire(), after_in_parent=lambda: _forking.release(), after_in_child=_in_child
-    )
+    # The lock's own methods: Python runs no signal handler in them, as it would in functions around them.
+    os.register_at_fork(before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_in_child)
