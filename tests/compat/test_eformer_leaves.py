@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from treaty.runtime import CorruptCheckpointError, LeafError, StorageError
+from treaty.runtime import CorruptCheckpointError, LeafError, MissingCheckpointError, StorageError
 from treaty.runtime.leaves import leaf_key_paths, tree_deserialize_leaves, tree_serialize_leaves
 
 FIXTURES = Path(__file__).parent / "fixtures" / "eformer"
@@ -155,7 +155,8 @@ class TestDamage:
         shutil.copytree(FIXTURES / "current", tmp_path, dirs_exist_ok=True)
         damage, message = DAMAGE[name]
         damage(tmp_path)
-        with pytest.raises(CorruptCheckpointError, match=message) as caught:
+        kind = MissingCheckpointError if name == "no index" else CorruptCheckpointError
+        with pytest.raises(kind, match=message) as caught:
             tree_deserialize_leaves(tmp_path, MESH, prefix="model")
         assert "\n" not in str(caught.value)
 

@@ -1,6 +1,5 @@
 """`save` and `restore`: which format a path means, and who reads it."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
@@ -9,6 +8,7 @@ from jax.sharding import Mesh
 
 from treaty.runtime import _bytes, _restore_tree
 from treaty.runtime._forks import check_readable
+from treaty.runtime._paths import AnyPath, local_path, path_or_url
 from treaty.runtime._recognise import MSGPACK, SAFETENSORS, format_at
 from treaty.runtime._sharding.shardings import Rules
 from treaty.runtime._state.state_dict import Into
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from treaty.runtime.directory import SaveHandle
 
 _T = TypeVar("_T")
-_Path = str | os.PathLike[str]
 _FILES: Final = (*MSGPACK, *SAFETENSORS)
 _OTHERS: Final = (
     ".bin",
@@ -41,7 +40,7 @@ _OTHERS: Final = (
 
 
 def save(
-    path: _Path,
+    path: AnyPath,
     state: object,
     *,
     cls: Any = None,
@@ -60,7 +59,9 @@ def save(
     """
     with _telling(path):
         check_readable(state)
-        place = os.fsdecode(path)
+        place, is_url = path_or_url(path)
+        if is_url and place.rstrip("/").endswith((*_FILES, *_OTHERS)):
+            local_path(place)
         if not place.endswith(_FILES) and place.rstrip("/").endswith((*MSGPACK, *_OTHERS)):
             raise TreatyError(f"expected {', '.join(MSGPACK)}, .safetensors or a directory, got {place!r}")
         for name, value in (("max_shard_bytes", max_shard_bytes), ("keymap", keymap)):
@@ -84,7 +85,7 @@ def save(
 
 
 def save_async(
-    path: _Path,
+    path: AnyPath,
     state: object,
     *,
     cls: Any = None,
@@ -96,9 +97,10 @@ def save_async(
 
     patience = {} if timeout is None else {"timeout": timeout}
     with _telling(""):
-        if os.fsdecode(path).endswith(_FILES):
-            raise TreatyError(f"expected a directory or a URL, got the file {os.fsdecode(path)!r}; save writes files")
-    return directory.save_async(path, state, cls=cls, metadata=metadata, **patience)
+        place = path_or_url(path)[0]
+        if place.rstrip("/").endswith((*_FILES, *_OTHERS)):
+            raise TreatyError(f"expected a directory or a URL, got the file {place!r}; save writes files")
+    return directory.save_async(place, state, cls=cls, metadata=metadata, **patience)
 
 
 @contextmanager
@@ -115,7 +117,7 @@ def _telling(path: object) -> Iterator[None]:
 
 @overload
 def restore(
-    path: _Path,
+    path: AnyPath,
     cls: type[_T],
     *,
     at: str | Sequence[str] | None = None,
@@ -131,7 +133,7 @@ def restore(
 ) -> _T: ...
 @overload
 def restore(
-    path: _Path,
+    path: AnyPath,
     cls: _T,
     *,
     at: str | Sequence[str] | None = None,
@@ -146,7 +148,7 @@ def restore(
     progress: bool | None = None,
 ) -> _T: ...
 def restore(
-    path: _Path,
+    path: AnyPath,
     cls: Any,
     *,
     at: str | Sequence[str] | None = None,
@@ -176,7 +178,7 @@ def restore(
     a device; a progress bar is shown on a terminal (`progress` None) or always or never. A file is mapped, not read: host
     arrays are read-only views of it, and it may be replaced meanwhile, but must not be changed in place.
     """
-    place = os.fsdecode(path)
+    place = path_or_url(path)[0]
     if keymap is not None or format_at(place) != "treaty":
         wish = _restore_tree.Wish(at, dims, keymap, mesh, rules, shardings, into, cast, max_bytes_in_flight, progress)
         return _restore_tree.restore(place, cls, wish)

@@ -17,6 +17,7 @@ from typing import IO, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
+from treaty.runtime._paths import local_path
 from treaty.runtime._permissions import keep_permissions
 from treaty.runtime._system import start_writing
 from treaty.runtime._uninterrupted import go_on, uninterrupted
@@ -41,7 +42,7 @@ def replacing(path: str | os.PathLike[str], like: str | os.PathLike[str] | None 
     """
     outer = sys.exception()
     try:
-        place = Path(os.path.realpath(path))
+        place = Path(os.path.realpath(local_path(path)))
         _refuse_special(place)
         temporary = place.with_name(f".{place.name[:40]}.{secrets.token_hex(6)}.tmp")  # a name may be 255 bytes long
         descriptor = _created(temporary, place if os.path.exists(place) else like)
@@ -188,8 +189,9 @@ def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | byt
 
 def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
     try:
-        _refuse_special(path)
-        return open(path, "rb")
+        place = local_path(path)
+        _refuse_special(place)
+        return open(place, "rb")
     except FileNotFoundError:
         raise MissingCheckpointError(f"expected a file, got nothing at {os.fspath(path)!r}") from None
 

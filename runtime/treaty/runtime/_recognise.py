@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from treaty.runtime._errors import InvalidArgumentError
+from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError
+from treaty.runtime._paths import local_path, path_or_url
 from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.schema import TreatyError
 
@@ -17,14 +18,17 @@ def format_at(place: str) -> str:
 
     Of a directory that nothing is known of, the reader of Treaty's directories says what it lacks.
     """
-    if "://" in place or os.path.isfile(os.path.join(place, MANIFEST)):
+    is_url = path_or_url(place)[1]
+    if is_url and place.rstrip("/").endswith((*MSGPACK, *SAFETENSORS, ".npz")):
+        local_path(place)
+    if is_url or os.path.isfile(os.path.join(place, MANIFEST)):
         return "treaty"
     is_directory = os.path.isdir(place)
     if place.endswith(SAFETENSORS) and not is_directory:
         return "safetensors"
     if place.endswith(MSGPACK) and not is_directory:
         if not os.path.exists(place):
-            raise FileNotFoundError(f"expected a file, got nothing at {place!r}")
+            raise MissingCheckpointError(f"expected a file, got nothing at {place!r}")
         return "msgpack"
     if not os.path.exists(place):
         return "treaty"
@@ -32,7 +36,7 @@ def format_at(place: str) -> str:
 
     try:
         return formats.recognise(Path(place))
-    except InvalidArgumentError:
+    except (InvalidArgumentError, MissingCheckpointError):
         _refuse_several(place)
         return "treaty" if is_directory else "msgpack"
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from treaty.runtime._errors import show_keys
+from treaty.runtime._paths import local_path
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
 
@@ -87,7 +88,7 @@ def diff(left: str, right: str, rtol: float, atol: float, as_json: bool) -> None
     try:
         from treaty.runtime._convert.diff import diff as run
 
-        found = run(Path(left), Path(right), rtol, atol)
+        found = run(Path(local_path(left)), Path(local_path(right)), rtol, atol)
     except (TreatyError, OSError) as error:
         _fail(error)
     if as_json:

@@ -16,6 +16,7 @@ from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
 from treaty.runtime._lazy import HostArray, LazyArray, as_bytes
 from treaty.runtime._overtaken import begin_again
+from treaty.runtime._paths import local_path
 from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
@@ -74,7 +75,7 @@ def convert(
     wrong, the destination is what it was.
     """
     place = place_of(destination)
-    origin = Path(source)
+    origin = Path(local_path(source))
     to = to_format or formats.meant(place)
     sizes = sizes or {}
     _check_options(from_format or to, to, max_shard_bytes)

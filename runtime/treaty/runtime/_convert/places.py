@@ -6,6 +6,7 @@ from pathlib import Path
 
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._files import sync_directory
+from treaty.runtime._paths import local_path
 from treaty.runtime._permissions import keep_permissions
 from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path
 from treaty.runtime._system import exchange
@@ -19,9 +20,7 @@ PathLike = str | os.PathLike[str]
 
 def place_of(destination: PathLike) -> Path:
     """The destination as the system understands it: links above it are followed, one at its own place is not."""
-    text = os.fspath(destination)
-    if "://" in text:
-        raise InvalidArgumentError(f"expected a path of this machine, got {text!r}")
+    text = local_path(destination)
     head, name = os.path.split(text.rstrip("/") or "/")
     place = Path(os.path.realpath(text)) if name in ("", ".", "..") else Path(os.path.realpath(head or "."), name)
     if not place.parent.is_dir():

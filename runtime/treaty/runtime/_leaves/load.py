@@ -7,7 +7,7 @@ import jax
 from attrs import frozen
 from jax.sharding import Mesh
 
-from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError
 from treaty.runtime._leaves.index import Entry
 from treaty.runtime._leaves.kinds import Array, from_array
 from treaty.runtime._leaves.manager import Reads
@@ -56,7 +56,7 @@ def _section(store: Store, prefix: str | None) -> tuple[Entry, ...]:
     """The entries of a tree, each of which fits its array."""
     index = store.read_index()
     if index is None:
-        raise CorruptCheckpointError(
+        raise MissingCheckpointError(
             f"expected {INDEX}, got none in {store.where}: not a checkpoint, or one never finished"
         )
     entries = index.section(prefix)

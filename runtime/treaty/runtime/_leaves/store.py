@@ -17,6 +17,7 @@ from treaty.runtime._forks import use_tensorstore
 from treaty.runtime._leaves.index import Entry, Index, parse, render
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._overtaken import Known, held_directory, mark, still
+from treaty.runtime._paths import for_tensorstore, path_or_url
 from treaty.runtime._stored_sizes import bad_chunks
 from treaty.schema import TreatyError
 
@@ -38,11 +39,8 @@ class Store:
     @classmethod
     def at(cls, checkpoint_dir: Directory) -> "Store":
         use_tensorstore()
-        where = os.fspath(checkpoint_dir)
-        if "://" in where:
-            root = spec_of(where.rstrip("/") + "/")
-        else:
-            root = {"driver": "file", "path": f"{Path(where).absolute()}/"}
+        where, is_url = path_or_url(checkpoint_dir)
+        root = spec_of(f"{where.rstrip('/')}/") if is_url else {"driver": "file", "path": for_tensorstore(where)}
         return cls(where, root)
 
     def spec(self, entry: Entry) -> dict[str, Any]:

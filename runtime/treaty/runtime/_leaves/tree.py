@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import tensorstore as ts
 
-from treaty.runtime._errors import CorruptCheckpointError, LeafError, show_keys
+from treaty.runtime._errors import CorruptCheckpointError, LeafError, MissingCheckpointError, show_keys
 from treaty.runtime._lazy import HostArray, LazyArray, Start, by_bands, chunk_of, read_by_bands
 from treaty.runtime._leaves.index import Entry, Index, check_places
 from treaty.runtime._leaves.kinds import from_array, to_array
@@ -26,7 +26,7 @@ def read_tree(path: Path) -> Any:
     store = Store.at(path)
     index = store.read_index()
     if index is None:
-        raise CorruptCheckpointError(f"expected {INDEX}, got none in {path}: not a checkpoint, or one never finished")
+        raise MissingCheckpointError(f"expected {INDEX}, got none in {path}: not a checkpoint, or one never finished")
     tree = {} if index.arrays is None else _section(store, index.arrays)
     for prefix, entries in index.prefixes.items():
         if not isinstance(tree, dict) or prefix in tree:

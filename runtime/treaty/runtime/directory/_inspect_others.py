@@ -13,6 +13,7 @@ from treaty.runtime._lazy import LazyArray
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.store import Store
 from treaty.runtime._overtaken import begin_again
+from treaty.runtime._paths import path_or_url
 from treaty.runtime._recognise import format_at, safetensors_in
 from treaty.runtime._state.trees import flatten
 from treaty.runtime._uninterrupted import uninterrupted
@@ -53,7 +54,8 @@ class Listing:
 @uninterrupted
 def inspect_other(path: str) -> Listing | None:
     """The leaves of a checkpoint of any format but Treaty's directories; None where there is no such."""
-    return begin_again(path, looking_at(path), lambda: _inspect(path))
+    place = path_or_url(path)[0]
+    return begin_again(place, looking_at(place), lambda: _inspect(place))
 
 
 def _inspect(path: str) -> Listing | None:

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._forks import close_lock, open_lock
+from treaty.runtime._paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.directory import _owner as owner
 from treaty.runtime.directory._hash import running
 from treaty.runtime.directory._manifest import DATA, NAME, data_of
@@ -26,8 +27,6 @@ from treaty.schema import TreatyError
 PathLike: TypeAlias = "str | os.PathLike[str]"
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_SQUASHED: Final = re.compile(r"(file|gs|s3):/")
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
 GRACE: Final = 900.0  # seconds in which data may change no more, and its save still be alive on another host
 _BLOCK: Final = 2**20  # bytes read at a time
@@ -71,21 +70,11 @@ class Place(Protocol):
 
 def place_of(path: PathLike) -> Place:
     """A path or a `file://` URL is a directory; other URLs are for TensorStore."""
-    text = os.fspath(path)
-    if text.startswith("file://"):
-        from urllib.parse import unquote
-
-        text = unquote(text.removeprefix("file://"))
-        if not text.startswith("/"):
-            raise TreatyError(f"expected file:///path, with three slashes, got {os.fspath(path)}")
-    elif _URL.match(text):
+    text, is_url = path_or_url(path)
+    if is_url:
         from treaty.runtime.directory._remote import Remote
 
         return Remote(text)
-    elif _SQUASHED.match(text):
-        raise TreatyError(f"expected a URL as a str, got {path!r}: a Path makes one slash of two")
-    if "\0" in text or not text:
-        raise TreatyError(f"expected a path, got {text!r}")
     return Local(Path(text))
 
 
@@ -137,7 +126,7 @@ class Local:
     def kvstore(self) -> Mapping[str, Any]:
         """Each file is written by one process only, and `sync` comes later: TensorStore shall neither lock nor sync."""
         quick = {"file_io_sync": False, "file_io_locking": {"mode": "none"}}
-        return {"driver": "file", "path": f"{self.path}/", **quick}
+        return {"driver": "file", "path": for_tensorstore(self.path), **quick}
 
     @_storing("read")
     def manifest(self) -> bytes | None:
@@ -212,7 +201,7 @@ class Local:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     pending.append((Path(entry.path), f"{prefix}{entry.name}/"))
-                else:
+                elif not is_stray(entry.name):
                     with suppress(OSError):  # removed by a save that was faster, or a link that leads nowhere
                         found[prefix + entry.name] = entry.stat().st_size
         return found
@@ -242,13 +231,14 @@ class Local:
 
     def _make(self) -> None:
         """The directory and its parents, each fsynced where it was entered."""
+        for_tensorstore(self.path)
         missing = [self.path, *self.path.parents]
         missing = missing[: next(i for i, folder in enumerate(missing) if folder.exists())]
         for folder in reversed(missing):
             folder.mkdir(exist_ok=True)
             _files().sync_directory(folder.parent)
         try:
-            others = [name for name in os.listdir(self.path) if not _ours(name)]
+            others = [name for name in os.listdir(self.path) if not _ours(name) and not is_stray(name)]
         except NotADirectoryError:
             raise TreatyError(f"expected a directory or nothing, got a file at {self.where}") from None
         if others:

@@ -16,6 +16,7 @@ import tensorstore as ts
 from treaty.runtime._clouds import failure, spec_of
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._forks import use_tensorstore
+from treaty.runtime._paths import is_stray
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._manifest import DATA, NAME
 from treaty.schema import TreatyError
@@ -64,13 +65,13 @@ class Remote:
         that appears after this one's commit may belong to a save that can.
         """
         names = {key.partition("/")[0] for key in self._list("")}
-        others = [name for name in names if name != NAME and not DATA.match(name)]
+        others = [name for name in names if name != NAME and not DATA.match(name) and not is_stray(name)]
         if others:
             raise TreatyError(
                 f"expected a checkpoint or nothing, got {min(others)} in {self.where}; "
                 "save somewhere else: a checkpoint has its prefix for itself"
             )
-        self._stale = names - {NAME}
+        self._stale = {name for name in names if DATA.match(name)}
         self._generation = self._read(NAME).stamp.generation
         return f"data-{secrets.token_hex(8)}"
 
@@ -117,7 +118,8 @@ class Remote:
                 self._delete(data)
 
     def sizes(self, data: str) -> Mapping[str, int | None]:
-        return {key.removeprefix(f"{data}/"): None for key in self._list(f"{data}/")}
+        names = [key.removeprefix(f"{data}/") for key in self._list(f"{data}/")]
+        return {name: None for name in names if not is_stray(name.rpartition("/")[2])}
 
     def read_into(self, name: str, view: memoryview) -> str:
         found = self._read(name)

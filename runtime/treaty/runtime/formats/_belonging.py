@@ -8,6 +8,7 @@ from typing import Final
 
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.store import Store
+from treaty.runtime._paths import is_stray
 from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, OCDBT, STEP_METADATA, read_json
 from treaty.runtime.formats._orbax_read import ARRAY_METADATA, STRINGS
@@ -71,5 +72,5 @@ def _files(path: Path) -> Iterator[tuple[str, bool]]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     pending.append((Path(entry.path), f"{prefix}{entry.name}/"))
-                else:
+                elif not is_stray(entry.name):
                     yield prefix + entry.name, entry.is_file(follow_symlinks=False)

@@ -1,11 +1,12 @@
 """Where in an Orbax directory the item is: the item itself, a step of items, or a manager's directory of steps."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, Final
 
-from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError
+from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, MissingCheckpointError
 from treaty.runtime.formats._orbax_aggregate import AGGREGATE, is_aggregate
 from treaty.schema import TreatyError
 
@@ -29,7 +30,7 @@ def looks_like_orbax(path: Path) -> bool:
 def find_item(path: Path, step: int | None = None, item: str | None = None) -> Path:
     """The directory that holds `_METADATA` or, of old, `checkpoint`, once all above it is known to be committed."""
     if not path.is_dir():
-        raise IncompleteCheckpointError(f"expected an Orbax checkpoint, got no directory at {path}")
+        raise MissingCheckpointError(f"expected an Orbax checkpoint, got no directory at {path}")
     _require_committed(path)
     if _is_item(path):
         if step is not None or item is not None:
@@ -68,7 +69,7 @@ def _require_committed(path: Path) -> None:
 
 def _is_committed(path: Path) -> bool:
     """By rename, or, where a store cannot rename, by the marker; the time of the commit is written with either."""
-    if any(TEMPORARY in name for name in path.absolute().parts[-3:]):
+    if any(TEMPORARY in name for name in Path(os.path.realpath(path)).parts[-3:]):
         return False
     if (path / COMMITTED).exists() or not (path / STEP_METADATA).exists():
         return True
@@ -94,7 +95,7 @@ def _steps(path: Path) -> dict[int, list[Path]]:
 
 def _choose_step(path: Path, steps: dict[int, list[Path]], step: int | None) -> Path:
     if step is not None and step not in steps:
-        raise IncompleteCheckpointError(f"expected step {step}, got {', '.join(map(str, sorted(steps)))} in {path}")
+        raise MissingCheckpointError(f"expected step {step}, got {', '.join(map(str, sorted(steps)))} in {path}")
     found = steps[max(steps) if step is None else step]
     if len(found) > 1:
         raise TreatyError(f"{path} has {' and '.join(sorted(one.name for one in found))}; pass the one you mean")
@@ -109,4 +110,4 @@ def _choose_item(path: Path, items: list[str], item: str | None) -> Path:
     if items:
         wanted = "one item" if item is None else f"the item {item!r}"
         raise TreatyError(f"expected {wanted}, got {', '.join(items)} in {path}; give the path of one, or item=")
-    raise IncompleteCheckpointError(f"expected an Orbax checkpoint, got no {METADATA} in {path} or its items")
+    raise MissingCheckpointError(f"expected an Orbax checkpoint, got no {METADATA} in {path} or its items")

@@ -20,6 +20,7 @@ from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointE
 from treaty.runtime._forks import use_tensorstore
 from treaty.runtime._lazy import HostArray, LazyArray, Start, read_by_bands
 from treaty.runtime._memory import aligned
+from treaty.runtime._paths import for_tensorstore, is_stray
 from treaty.runtime._stored_sizes import bad_chunks, fits_in_memory
 from treaty.runtime.formats._orbax_aggregate import AGGREGATE, read_aggregate, stored_elsewhere
 from treaty.runtime.formats._orbax_find import METADATA, OCDBT, read_json
@@ -140,7 +141,7 @@ class _Store:
         if ocdbt and not (item / OCDBT).exists():
             raise IncompleteCheckpointError(f"expected {OCDBT}, got nothing in {item}")
         return cls(
-            base={"driver": "file", "path": f"{item.absolute()}/"},
+            base={"driver": "file", "path": for_tensorstore(item)},
             driver="zarr3" if metadata.get("use_zarr3") else "zarr",
             ocdbt=ocdbt,
             # Where all was stored, a chunk that is not there is lost. Older Orbax left out zeros, if they were the fill.
@@ -247,6 +248,8 @@ def _key_impls(item: Path) -> dict[str, str]:
     impls: dict[str, str] = {}
     directory = item / ARRAY_METADATA
     for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if is_stray(file.name):
+            continue
         try:
             for one in read_json(file)["array_metadatas"]:
                 array = one["array_metadata"]

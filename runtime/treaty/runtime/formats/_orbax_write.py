@@ -21,6 +21,7 @@ from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path
 from treaty.runtime._files import sync_directory
 from treaty.runtime._forks import use_tensorstore
 from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Start, by_bands, chunk_of
+from treaty.runtime._paths import for_tensorstore
 from treaty.runtime._system import start_writing
 from treaty.runtime._uninterrupted import go_on, uninterrupted
 from treaty.runtime._workers import in_threads
@@ -45,7 +46,8 @@ def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
         raise TreatyError(f"expected a path that is free, got {path}, which is there; remove it first")
     started = time.time_ns()
     place = Path(os.path.realpath(path))
-    temporary = place.with_name(f"{place.name}{TEMPORARY}-{secrets.token_hex(6)}")
+    for_tensorstore(place)
+    temporary = place.with_name(f"{place.name[:40]}{TEMPORARY}-{secrets.token_hex(6)}")
     strings = _strings(leaves)
     with storing("write", path):
         temporary.mkdir()
@@ -80,7 +82,7 @@ def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
     context = ts.Context(
         {"cache_pool": {"total_bytes_limit": 0}, "file_io_sync": False, "file_io_locking": {"mode": "none"}}
     )
-    base = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{directory.absolute()}/"}}
+    base = {"driver": "ocdbt", "base": {"driver": "file", "path": for_tensorstore(directory)}}
     batch, held = ts.Transaction(), 0
     for leaf in leaves:
         store = _opened(_spec(base, leaf) | {"create": True}, leaf, context, batch)

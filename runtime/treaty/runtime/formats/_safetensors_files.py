@@ -14,6 +14,7 @@ import numpy as np
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, storing
 from treaty.runtime._files import map_file, write_pieces, write_stream
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._paths import local_path
 from treaty.runtime._sharding.shard_files import (
     derive_base_prefix_from_path,
     group_keys_by_shard_size,
@@ -38,7 +39,7 @@ _SMALL: Final = 4096  # bytes that are copied sooner than a view of them is made
 @uninterrupted
 def write(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str], max_shard_bytes: int | None) -> None:
     """Write tensors to `path`, or to shards beside it with an index; what was there under this name is replaced."""
-    place = os.fspath(path)
+    place = local_path(path)
     prefix = derive_base_prefix_from_path(place)
     if place != prefix + SUFFIX or not os.path.basename(prefix):
         raise InvalidArgumentError(f"expected a path that ends in {SUFFIX} and names no shard, got {place!r}")
@@ -58,7 +59,7 @@ def write(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str
 
 def read(path: PathLike) -> tuple[_Tensors, dict[str, str]]:
     """Tensors as views of mapped files, and the metadata, of a file, or of an index and its shards."""
-    place = Path(chosen(os.fspath(path)))
+    place = Path(chosen(local_path(path)))
     tensors, metadata = _read_shards(place) if place.name.endswith(".json") else _read_file(place)
     metadata.pop(SAVE, None)
     return tensors, metadata

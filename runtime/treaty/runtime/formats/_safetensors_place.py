@@ -15,6 +15,7 @@ from typing import Any, Final
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
 from treaty.runtime._files import map_file, sync_directory
 from treaty.runtime._overtaken import Known, known_file, mark
+from treaty.runtime._paths import is_stray
 from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path, index_filename
 from treaty.runtime.formats._safetensors_header import MOST, parse, parse_json
 
@@ -38,7 +39,7 @@ def chosen(place: str) -> str:
 
 def in_folder(folder: str | os.PathLike[str]) -> list[str]:
     """The files or indexes, by name, that a folder could be given for."""
-    names = sorted(name for name in os.listdir(folder) if name.endswith((SUFFIX, _INDEX)))
+    names = sorted(name for name in os.listdir(folder) if name.endswith((SUFFIX, _INDEX)) and not is_stray(name))
     indexes = [name for name in names if name.endswith(_INDEX)]
     if len(indexes) == 1:
         single = indexes[0].removesuffix(_INDEX) + SUFFIX
@@ -118,9 +119,10 @@ def read_index(path: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _parse_index(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    if path.stat().st_size > MOST:
-        raise CorruptCheckpointError(f"expected an index of at most {MOST} bytes, got {path.stat().st_size}")
-    index = parse_json(path.read_bytes(), "an index")
+    content = map_file(path)
+    if len(content) > MOST:
+        raise CorruptCheckpointError(f"expected an index of at most {MOST} bytes, got {len(content)}")
+    index = parse_json(bytes(content), "an index")
     weight_map, metadata = index.get("weight_map"), index.get("metadata") or {}
     if not isinstance(weight_map, dict) or not isinstance(metadata, dict):
         raise CorruptCheckpointError("expected metadata and weight_map, got something else")

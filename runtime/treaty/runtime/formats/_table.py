@@ -4,13 +4,14 @@ Trees are nested dicts with str keys; leaves are arrays, lazy ones among them, a
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import field, frozen
 
-from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_keys
+from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError, show_keys
 from treaty.runtime._leaves import tree as eformer
 from treaty.runtime._leaves.paths import INDEX as EFORMER_INDEX
 from treaty.runtime._recognise import MSGPACK
@@ -25,6 +26,7 @@ from treaty.runtime.formats._safetensors_files import members as safetensors_mem
 from treaty.runtime.formats._safetensors_place import chosen, in_folder
 from treaty.schema import Schema, TreatyError
 
+_SHARD: Final = re.compile(r".*-[0-9]{5,}-of-([0-9]{5,})\.safetensors", re.DOTALL)
 _SHARD_INDEX: Final = ".safetensors.index.json"
 
 
@@ -61,7 +63,11 @@ def recognise(path: Path) -> str:
         if format.is_at(path):
             return name
     if not path.exists():
-        raise InvalidArgumentError(f"expected a checkpoint, got nothing at {path}")
+        raise MissingCheckpointError(f"expected a checkpoint, got nothing at {path}")
+    if path.is_dir():
+        raise MissingCheckpointError(
+            f"expected a checkpoint of {', '.join(FORMATS)}, got a directory of none at {path}"
+        )
     raise InvalidArgumentError(f"expected a checkpoint of {', '.join(FORMATS)}, got something else at {path}")
 
 
@@ -131,12 +137,18 @@ def _safetensors_file(path: Path) -> Path | None:
     """The file or index that a path means: itself, the index beside a name that is not there, or the one in a folder."""
     if path.is_dir():
         found = in_folder(path)
-        return path / found[0] if len(found) == 1 else None
+        return path / found[0] if len(found) == 1 and not _is_shard(path / found[0]) else None
     if path.name.endswith((".safetensors", _SHARD_INDEX)):
         one = Path(chosen(str(path)))
         return one if one.is_file() else None
     start = _starts(path)  # the length of the header, and then JSON
     return path if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size else None
+
+
+def _is_shard(path: Path) -> bool:
+    """One of several: alone, without their index, it is no checkpoint."""
+    match = _SHARD.fullmatch(path.name)
+    return match is not None and int(match[1]) > 1
 
 
 def _read_safetensors(path: Path, folder: Path, schema: Schema | None) -> Contents:

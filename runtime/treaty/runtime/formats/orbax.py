@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from treaty.runtime._convert.lazy_restore import fit, python_scalars, restore_tree
 from treaty.runtime._overtaken import begin_again
+from treaty.runtime._paths import local_path
 from treaty.runtime._state.state_dict import Into
 from treaty.runtime.formats._known import known_orbax
 from treaty.runtime.formats._orbax_find import find_item
@@ -35,7 +36,7 @@ def read_tree(
 
 def read_open(path: _PathLike, *, step: int | None = None, item: str | None = None) -> dict[str, Any]:
     """As `read_tree`, with what Orbax leaves open still open, for a schema to decide."""
-    return read_item(find_item(Path(path), step, item))
+    return read_item(find_item(Path(local_path(path)), step, item))
 
 
 @overload
@@ -83,4 +84,4 @@ def write(path: _PathLike, state: object, *, cls: Any = None) -> None:
     `path` must be free; it is there as a whole or not at all. With `cls` a state dict is checked, and its sequences are
     sequences to Orbax too.
     """
-    write_item(Path(path), leaves_of(state, cls))
+    write_item(Path(local_path(path)), leaves_of(state, cls))
