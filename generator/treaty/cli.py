@@ -13,6 +13,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "convert": ("treaty.runtime.convert_commands:convert", "Write a checkpoint in another format."),
     "diff": ("treaty.runtime.convert_commands:diff", "Compare two checkpoints of any formats."),
     "inspect": ("treaty.runtime.commands:inspect", "Show what a checkpoint holds."),
+    "remove": ("treaty.runtime.commands:remove", "Delete checkpoints, so that no part is taken for one."),
     "verify": ("treaty.runtime.commands:verify", "Read every byte of a checkpoint and check it."),
 }
 

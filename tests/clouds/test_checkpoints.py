@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,9 +12,17 @@ import pytest
 from jax.sharding import Mesh
 
 from tests.clouds.conftest import Cloud
+from tests.clouds.test_faults import FORBIDDEN
 from tests.runtime.directory.states import Linear, Params, Train, bits, linear, train
-from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError, shardings
-from treaty.runtime.directory import inspect, restore, save, save_async, verify
+from treaty.runtime import (
+    CorruptCheckpointError,
+    IncompleteCheckpointError,
+    MissingCheckpointError,
+    StorageError,
+    remove,
+    shardings,
+)
+from treaty.runtime.directory import _write, inspect, restore, save, save_async, verify
 from treaty.schema import TreatyError
 
 
@@ -163,3 +172,60 @@ def test_a_reader_that_is_overtaken_begins_again(cloud: Cloud) -> None:
 
     cloud.faults.on(r"GET .*/values\.msgpack", overtake)
     assert bits(restore(cloud.url, Train)) == bits(train(2))
+
+
+def test_a_checkpoint_is_removed_and_nothing_else(cloud: Cloud) -> None:
+    save(cloud.url, linear(2, 30))
+    cloud.write("", b"")  # how a store's console makes a folder
+    remove(cloud.url)
+    assert [key for key in cloud.keys if key] == []
+    with pytest.raises(MissingCheckpointError):
+        restore(cloud.url, Linear)
+    with pytest.raises(MissingCheckpointError, match=r"got no treaty\.json at "):
+        remove(cloud.url)
+    save(cloud.url, linear(2, 3))
+    cloud.write("notes.txt", b"mine")
+    with pytest.raises(TreatyError, match=r"got notes\.txt in "):
+        remove(cloud.url)
+    assert bits(restore(cloud.url, Linear)) == bits(linear(2, 3))
+
+
+def test_a_remove_that_stopped_leaves_nothing_to_restore_and_is_finished_by_another(cloud: Cloud) -> None:
+    """The server takes the mark and then no more."""
+    save(cloud.url, linear(2, 30))
+    cloud.faults.on("(DELETE|POST) .*data-", FORBIDDEN)
+    with pytest.raises(StorageError):
+        remove(cloud.url)
+    cloud.faults.clear()
+    for look in (inspect, verify, lambda url: restore(url, Linear)):
+        with pytest.raises(MissingCheckpointError, match=r"expected a checkpoint, got no treaty\.json at "):
+            look(cloud.url)
+    remove(cloud.url)
+    assert cloud.keys == []
+
+
+def test_a_save_that_began_before_a_remove_does_not_commit_after_it(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(cloud.url, linear(2, 30))
+    complete = _write._complete
+
+    def meanwhile(*args: Any) -> Any:
+        remove(cloud.url)
+        return complete(*args)
+
+    monkeypatch.setattr(_write, "_complete", meanwhile)
+    with pytest.raises(TreatyError, match="got another save that finished meanwhile"):
+        save(cloud.url, linear(2, 3))
+    assert cloud.keys == []
+
+
+def test_folder_markers_are_in_nobodys_way(cloud: Cloud) -> None:
+    cloud.write("", b"")
+    save(cloud.url, linear(2, 30))
+    (data,) = (name for name in cloud.names if name.startswith("data-"))
+    cloud.write(f"{data}/", b"")
+    assert bits(restore(cloud.url, Linear)) == bits(linear(2, 30))
+    assert verify(cloud.url).leaves == 2
+    save(cloud.url, linear(2, 3))
+    assert bits(restore(cloud.url, Linear)) == bits(linear(2, 3))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
     from treaty.runtime._errors import StorageError as StorageError
     from treaty.runtime._errors import TreatyError as TreatyError
+    from treaty.runtime._remove import remove as remove
     from treaty.runtime._sharding.shardings import shardings as shardings
     from treaty.runtime._state.abstract import abstract as abstract
     from treaty.runtime._state.abstract import nbytes as nbytes
@@ -51,6 +52,7 @@ _HOME: Final = {
     "StateMismatchError": "_errors",
     "StorageError": "_errors",
     "TreatyError": "_errors",
+    "remove": "_remove",
     "shardings": "_sharding.shardings",
     "explain": "_state.state_dict",
     "from_state_dict": "_state.state_dict",

@@ -3,9 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Final, TypeAlias, TypeVar
-
-from attrs import frozen
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from treaty.schema import TreatyError
 
@@ -13,8 +11,7 @@ TRIES: Final = 10
 _T = TypeVar("_T")
 
 
-@frozen
-class Known:
+class Known(NamedTuple):
     """What a checkpoint was known by before it was read."""
 
     by: object  # compared where reading failed: another one is there by now

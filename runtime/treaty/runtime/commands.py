@@ -1,13 +1,14 @@
-"""Commands that look at checkpoints: `treaty inspect` and `treaty verify`."""
+"""Commands on one checkpoint: `treaty inspect`, `treaty verify` and `treaty remove`."""
 
 import gc
 import json
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from treaty.runtime._command_line import reporting, say, tell
 from treaty.runtime._errors import IncompleteCheckpointError, show_keys
 from treaty.runtime.directory import inspect as inspect_directory
 from treaty.schema import TreatyError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@reporting(1)
 def inspect(path: str, as_json: bool) -> None:
     """Show what a checkpoint of any format holds: class, dims, metadata, every leaf. Reads no arrays."""
     gc.disable()  # thousands of new objects, of which all stay: the collector would look at them again and again
@@ -30,45 +32,53 @@ def inspect(path: str, as_json: bool) -> None:
         except IncompleteCheckpointError as error:
             found = _other(path, error)
         text = json.dumps(_as_data(found), indent=2) if as_json else "\n".join(_as_text(found))
-    except TreatyError as error:
-        _fail(error)
     finally:
         gc.enable()
-    click.echo(text)
+    say(text)
 
 
 @click.command()
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@reporting(1)
 def verify(path: str, as_json: bool) -> None:
     """Read every byte of a checkpoint and check it. Exit status 1 if something is wrong."""
     from treaty.runtime.directory import verify as verify_directory
 
-    try:
-        found = verify_directory(path)
-    except TreatyError as error:
-        _fail(error)
+    found = verify_directory(path)
     if as_json:
-        click.echo(json.dumps({"path": found.path, "leaves": found.leaves, "nbytes": found.nbytes}))
+        say(json.dumps({"path": found.path, "leaves": found.leaves, "nbytes": found.nbytes}))
     else:
-        click.echo(f"{found.path}: {found.leaves} leaves, {_size(found.nbytes)} of arrays, all as they were written")
+        say(f"{found.path}: {found.leaves} leaves, {_size(found.nbytes)} of arrays, all as they were written")
+
+
+@click.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@reporting(1)
+def remove(paths: tuple[str, ...]) -> None:
+    """Delete checkpoints of any format. What is no checkpoint, or holds other files, is refused: exit status 1."""
+    from treaty.runtime._remove import remove as remove_checkpoint
+
+    failed = False
+    for path in paths:
+        try:
+            remove_checkpoint(path)
+        except (TreatyError, OSError) as error:
+            failed = True
+            tell(error)
+        else:
+            say(f"removed {path}")
+    sys.exit(1 if failed else 0)
 
 
 def _other(path: str, error: TreatyError) -> "Listing":
     """What is there in another format, if there is anything."""
     from treaty.runtime.directory._inspect_others import inspect_other
 
-    try:
-        found = inspect_other(path)
-    except (TreatyError, OSError) as problem:
-        _fail(problem)
-    return _fail(error) if found is None else found
-
-
-def _fail(error: Exception) -> NoReturn:
-    for line in str(error).splitlines():
-        click.echo(f"error: {line}", err=True)
-    sys.exit(1)
+    found = inspect_other(path)
+    if found is None:
+        raise error
+    return found
 
 
 def _as_data(found: "Inspection | Listing") -> dict[str, Any]:

@@ -6,10 +6,11 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from treaty.runtime._command_line import reporting, say
 from treaty.runtime._errors import show_keys
 from treaty.runtime._paths import local_path
 from treaty.schema import TreatyError
@@ -17,6 +18,8 @@ from treaty.schema.keymap import KeyMap
 
 if TYPE_CHECKING:
     from treaty.runtime._convert.compare import Difference
+
+_DIGITS: Final = 18  # of a size
 
 
 @click.command()
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--max-shard-bytes", type=click.IntRange(min=1), help="Split safetensors into files of so many bytes.")
 @click.option("--force", is_flag=True, help="Replace DST if it is there.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
+@reporting(2)
 def convert(
     source: str,
     destination: str,
@@ -49,29 +53,26 @@ def convert(
     Formats: msgpack (.msgpack, also .gz and .zst), safetensors, npz, orbax, eformer, treaty. Every leaf of the result is
     compared with the source before DST is there.
     """
-    try:
-        from treaty.runtime._convert.convert import Mapped
-        from treaty.runtime._convert.convert import convert as run
+    from treaty.runtime._convert.convert import Mapped
+    from treaty.runtime._convert.convert import convert as run
 
-        if reverse and keymap is None:
-            raise TreatyError("--reverse needs --map, whose direction it turns")
-        done = run(
-            source,
-            destination,
-            cls=None if schema is None else _named(schema, "--schema"),
-            mapped=None if keymap is None else Mapped(_read_map(keymap), reverse),
-            sizes=dict(map(_size, dims)),
-            from_format=from_format,
-            to_format=to_format,
-            max_shard_bytes=max_shard_bytes,
-            replace=force,
-            progress=False if quiet else None,
-        )
-    except (TreatyError, OSError) as error:
-        _fail(error)
+    if reverse and keymap is None:
+        raise TreatyError("--reverse needs --map, whose direction it turns")
+    done = run(
+        source,
+        destination,
+        cls=None if schema is None else _named(schema, "--schema"),
+        mapped=None if keymap is None else Mapped(_read_map(keymap), reverse),
+        sizes=dict(map(_size, dims)),
+        from_format=from_format,
+        to_format=to_format,
+        max_shard_bytes=max_shard_bytes,
+        replace=force,
+        progress=False if quiet else None,
+    )
     if not quiet:
         leaves = "1 leaf" if done.leaves == 1 else f"{done.leaves} leaves"
-        click.echo(f"{done.source} -> {done.destination}: {leaves}, {done.nbytes} bytes of arrays, all compared")
+        say(f"{done.source} -> {done.destination}: {leaves}, {done.nbytes} bytes of arrays, all compared")
 
 
 @click.command()
@@ -80,21 +81,19 @@ def convert(
 @click.option("--rtol", type=click.FloatRange(min=0), default=0.0, help="Allowed difference, relative to B.")
 @click.option("--atol", type=click.FloatRange(min=0), default=0.0, help="Allowed difference.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@reporting(2)
 def diff(left: str, right: str, rtol: float, atol: float, as_json: bool) -> None:
     """Compare two checkpoints of any formats: structure, shapes, dtypes, values.
 
     Exit status 0 if they are equal, 1 if they differ, 2 if one cannot be read.
     """
-    try:
-        from treaty.runtime._convert.diff import diff as run
+    from treaty.runtime._convert.diff import diff as run
 
-        found = run(Path(local_path(left)), Path(local_path(right)), rtol, atol)
-    except (TreatyError, OSError) as error:
-        _fail(error)
+    found = run(Path(local_path(left)), Path(local_path(right)), rtol, atol)
     if as_json:
-        click.echo(json.dumps({"equal": not found, "differences": list(map(_as_data, found))}, indent=2))
+        say(json.dumps({"equal": not found, "differences": list(map(_as_data, found))}, indent=2))
     else:
-        click.echo("\n".join(_as_text(found)) if found else "equal")
+        say("\n".join(_as_text(found)) if found else "equal")
     sys.exit(1 if found else 0)
 
 
@@ -121,7 +120,10 @@ def _as_text(found: "list[Difference]") -> list[str]:
 
 def _read_map(where: str) -> KeyMap:
     if where.endswith((".json", ".toml")):
-        text = Path(where).read_text()
+        try:
+            text = Path(where).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise TreatyError(f"--map: expected text in UTF-8, got {error} in {where}") from error
         return KeyMap.from_json(text) if where.endswith(".json") else KeyMap.from_toml(text)
     found = _named(where, "--map")
     if not isinstance(found, KeyMap):
@@ -138,18 +140,13 @@ def _named(where: str, option: str) -> Any:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise TreatyError(f"{option}: {error}") from error
+    except Exception as error:  # the user's module may raise anything
+        what = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
+        raise TreatyError(f"{option}: {what}") from error
 
 
 def _size(text: str) -> tuple[str, int]:
     name, _, size = text.partition("=")
-    if not name or not size.isdecimal():
+    if not name or not size.isdecimal() or len(size) > _DIGITS:
         raise TreatyError(f"--dim: expected NAME=SIZE, got {text!r}")
     return name, int(size)
-
-
-def _fail(error: Exception) -> NoReturn:
-    for line in str(error).splitlines():
-        click.echo(f"error: {line}", err=True)
-    sys.exit(2)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from treaty.runtime.directory._manifest import Contents, Leaf, parse_contents
-from treaty.runtime.directory._places import PathLike, committed, place_of
+from treaty.runtime.directory._manifest import DATA, Contents, Leaf, parse_contents
+from treaty.runtime.directory._places import PathLike, Place, use_committed
+from treaty.runtime.directory._presence import require_files
 
 if TYPE_CHECKING:
     from treaty.schema import Schema
@@ -41,9 +42,14 @@ class Inspection:
 
 
 def inspect(path: PathLike) -> Inspection:
-    """Read the manifest of a directory checkpoint; no array is touched."""
-    place = place_of(path)
-    found = parse_contents(committed(place), place.where)
+    """Read the manifest of a directory checkpoint; of other files it is seen that they are there, in full length."""
+    return use_committed(path, _inspect)
+
+
+def _inspect(place: Place, content: bytes) -> Inspection:
+    found = parse_contents(content, place.where)
+    data = found.parser.matching(found.data["data"], DATA, "data")
+    require_files(place, data, found.files, found.leaves)
     schema, digest = found.data["schema"], found.data["digest"]
     class_id = found.parser.text(schema.get("root") if type(schema) is dict else None, "schema")
     digest = found.parser.text(digest, "digest")

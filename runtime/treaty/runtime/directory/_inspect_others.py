@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from treaty.runtime._overtaken import begin_again
 from treaty.runtime._paths import path_or_url
 from treaty.runtime._recognise import format_at, safetensors_in
 from treaty.runtime._state.trees import flatten
+from treaty.runtime._stored_sizes import missing_chunk
 from treaty.runtime._uninterrupted import uninterrupted
+from treaty.runtime.directory._places import place_of
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats import orbax
 from treaty.runtime.formats._known import looking_at
@@ -65,6 +68,7 @@ def _inspect(path: str) -> Listing | None:
     if format == "eformer":
         return Listing(path, format, tuple(_indexed(path)))
     if format == "orbax":
+        orbax.require_files(path)
         return Listing(path, format, tuple(_listed(orbax.read_open(path))))
     with tempfile.TemporaryDirectory() as folder:
         place = safetensors_in(path) if format == "safetensors" else path
@@ -85,6 +89,11 @@ def _indexed(path: str) -> Iterator[Listed]:
     index = Store.at(path).read_index()
     if index is None:
         raise CorruptCheckpointError(f"expected {INDEX}, got none in {path}")
+    stored = [*(index.arrays or ()), *chain.from_iterable(index.prefixes.values())]
+    files = place_of(path).sizes(".")
+    for entry, array in zip(stored, Store.at(path).open(stored), strict=True):
+        if lost := missing_chunk(array, entry.path, files):
+            raise CorruptCheckpointError(f"expected an intact array, got nothing in {lost} at {entry}")
     sections = [((), index.arrays or ()), *(((prefix,), entries) for prefix, entries in index.prefixes.items())]
     for above, entries in sections:
         for entry in entries:

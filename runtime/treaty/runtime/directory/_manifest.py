@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "treaty.json"
 VERSION: Final = 1
+REMOVED: Final = b'{"treaty":"removed"'  # how what is in a manifest's place begins while a store removes its data
 VALUES: Final = "values.msgpack"
 DATA: Final = re.compile(r"data-[0-9a-f]{16}\Z")
 SMALL: Final = re.compile(r"small-(0|[1-9][0-9]{0,8})\.msgpack\Z")

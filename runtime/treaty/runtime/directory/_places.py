@@ -9,8 +9,8 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from io import FileIO
 from pathlib import Path
@@ -18,13 +18,15 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._forks import close_lock, open_lock
+from treaty.runtime._overtaken import Known, begin_again
 from treaty.runtime._paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.directory import _owner as owner
 from treaty.runtime.directory._hash import running
-from treaty.runtime.directory._manifest import DATA, NAME, data_of
+from treaty.runtime.directory._manifest import DATA, NAME, REMOVED, data_of
 from treaty.schema import TreatyError
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
+_T = TypeVar("_T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
@@ -78,19 +80,35 @@ def place_of(path: PathLike) -> Place:
     return Local(Path(text))
 
 
-def committed(place: Place) -> bytes:
-    """The manifest, or the reason why there is no checkpoint."""
-    content = place.manifest()
+def committed(place: Place, content: bytes | None) -> bytes:
+    """The manifest that was found, or the reason why there is no checkpoint."""
     if content is None and isinstance(place, Local):
         from treaty.runtime._workspace import put_back  # not for looking into a checkpoint that is there
 
         put_back(place.path)
         content = place.manifest()
-    if content is None:
+    if content is None or content.startswith(REMOVED):
         raise MissingCheckpointError(
             f"expected a checkpoint, got no {NAME} at {place.where}: nothing was saved there, or the save did not finish"
         )
     return content
+
+
+def use_committed(path: PathLike, use: Callable[[Place, bytes], _T]) -> _T:
+    """Use the committed manifest; begin again if meanwhile another save took its place and removed the files.
+
+    The path is looked up again, too: it may be a link that leads to another checkpoint by now.
+    """
+    place = place_of(path)
+    content: bytes | None = None
+
+    def look(_: ExitStack) -> Known:
+        nonlocal place, content
+        place = place_of(path)
+        content = place.manifest()
+        return Known(content)  # every byte is checked against it, so that what was read is of one checkpoint
+
+    return begin_again(place.where, look, lambda: use(place, committed(place, content)))
 
 
 def _storing(verb: str) -> "Callable[[_Method], _Method]":
@@ -228,6 +246,16 @@ class Local:
     def _previous(self) -> str | None:
         """The data that the manifest named when the save began; None of one that is damaged, too."""
         return None if self._seen is None else data_of(self._seen)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep saves away while the directory is removed."""
+        self._lock = open_lock(self.path)
+        try:
+            self._take_lock()
+            yield
+        finally:
+            self._release()
 
     def _make(self) -> None:
         """The directory and its parents, each fsynced where it was entered."""

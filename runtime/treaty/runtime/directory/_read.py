@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -12,13 +11,13 @@ from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime._memory import HostArray, aligned
-from treaty.runtime._overtaken import Known, begin_again
 from treaty.runtime._uninterrupted import uninterrupted
 from treaty.runtime._workers import Job, Workers
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import Start, chunk_starts, metadata_files
 from treaty.runtime.directory._manifest import Leaf, Manifest, parse
-from treaty.runtime.directory._places import PathLike, Place, committed, place_of
+from treaty.runtime.directory._places import PathLike, Place, use_committed
+from treaty.runtime.directory._presence import corrupt, require_files
 from treaty.runtime.formats import msgpack
 from treaty.schema.dtypes import BY_NAME
 
@@ -26,8 +25,6 @@ NUMPY: Final[Mapping[str, np.dtype[Any]]] = {name: row.numpy for name, row in BY
 _T = TypeVar("_T")
 
 THREADS: Final = 4
-_SHOWN: Final = 20
-_ABSENT: Final = -1  # in place of a size; None is one that the store does not tell
 _HEX: Final = re.compile(r"-?0x[0-9a-f]+\Z")
 
 
@@ -44,20 +41,8 @@ class Part:
 
 
 def read_committed(path: PathLike, use: Callable[[Place, Manifest], _T]) -> _T:
-    """Use the committed manifest; begin again if meanwhile another save took its place and removed the files.
-
-    The path is looked up again, too: it may be a link that leads to another checkpoint by now.
-    """
-    place = place_of(path)
-    content: bytes | None = None
-
-    def look(_: ExitStack) -> Known:
-        nonlocal place, content
-        place = place_of(path)
-        content = place.manifest()
-        return Known(content)  # every byte is checked against it, so that what was read is of one checkpoint
-
-    return begin_again(place.where, look, lambda: use(place, parse(content or committed(place), place.where)))
+    """Use the committed manifest; begin again if meanwhile another save took its place and removed the files."""
+    return use_committed(path, lambda place, content: use(place, parse(content, place.where)))
 
 
 class Reader:
@@ -70,29 +55,8 @@ class Reader:
 
     def check_files(self, wanted: Iterable[int]) -> None:
         """Before anything is read or allocated: what is wanted is there in full length, and nothing strange is."""
-        leaves = self.manifest.leaves
-        wanted = set(wanted)
-        needed = {leaves[number].file for number in wanted}
-        found = dict(self.place.sizes(self.manifest.data))
-        problems = []
-        for index, file in enumerate(self.manifest.files):
-            size = found.pop(file.name, _ABSENT)
-            if index in needed and size not in (None, file.size):
-                problems.append(_wrong_size(file.name, file.size, size))
-        for name, content in metadata_files(leaves):
-            size = found.pop(name, _ABSENT)
-            if size not in (None, len(content)):
-                problems.append(_wrong_size(name, len(content), size))
-        for number, leaf in enumerate(leaves):
-            if leaf.is_chunked:
-                for _, chunk, _ in chunk_starts(leaf):
-                    name = f"{number}/{chunk}"
-                    size = found.pop(name, _ABSENT)
-                    if number in wanted and size not in (None, leaf.chunk_bytes):
-                        problems.append(f"{_wrong_size(name, leaf.chunk_bytes, size)} at {show_keys(leaf.path)}")
-        problems += [f"expected no other files, got {name}{self._owner(name)}" for name in sorted(found)]
-        if problems:
-            raise corrupt(self.place, problems)
+        manifest = self.manifest
+        require_files(self.place, manifest.data, manifest.files, manifest.leaves, set(wanted))
 
     def pack(self, index: int, wanted: Iterable[int]) -> dict[int, Any]:
         """Leaves of a MessagePack file, by number; arrays are views of one buffer."""
@@ -189,17 +153,6 @@ class Reader:
             raise corrupt(self.place, [f"expected checksum {digest}, got {found} in {name}{suffix}"])
         self._advance(memory.nbytes)
 
-    def _owner(self, name: str) -> str:
-        number = name.partition("/")[0]
-        if number.isdecimal() and int(number) < len(self.manifest.leaves):
-            return f" at {show_keys(self.manifest.leaves[int(number)].path)}"
-        return ""
-
-
-def corrupt(place: Place, problems: Sequence[str]) -> CorruptCheckpointError:
-    more = [f"… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-    return CorruptCheckpointError("\n".join([f"{place.where} is damaged:", *problems[:_SHOWN], *more]))
-
 
 def _overlap(start: Start, size: Start, part: Part) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
     """Where a chunk and a part meet: as a region of the chunk, and as one of the part's memory."""
@@ -223,7 +176,3 @@ def _is(value: Any, leaf: Leaf) -> bool:
 
 def _described(leaf: Leaf) -> str:
     return "a number in hexadecimal digits" if leaf.dtype is None else f"{leaf.dtype}{list(leaf.shape)}"
-
-
-def _wrong_size(name: str, expected: int, got: int | None) -> str:
-    return f"expected {expected} bytes, got {'nothing' if got == _ABSENT else got} in {name}"

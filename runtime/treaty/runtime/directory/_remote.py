@@ -14,11 +14,11 @@ from typing import Any
 import tensorstore as ts
 
 from treaty.runtime._clouds import failure, spec_of
-from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError
 from treaty.runtime._forks import use_tensorstore
 from treaty.runtime._paths import is_stray
 from treaty.runtime.directory._hash import checksum
-from treaty.runtime.directory._manifest import DATA, NAME
+from treaty.runtime.directory._manifest import DATA, NAME, REMOVED
 from treaty.schema import TreatyError
 
 
@@ -107,6 +107,24 @@ class Remote:
             except TreatyError as error:
                 warnings.warn(f"saved {self.where}, but {error}; the next save tries again", stacklevel=2)
                 break
+
+    def remove(self) -> None:
+        """Put a mark in the manifest's place, which nobody takes for one, remove the data, and then the mark.
+
+        Data that is noted here belongs to saves that read an earlier manifest or mark, so that they cannot commit.
+        """
+        self.begin()
+        if self.manifest() is None:
+            raise MissingCheckpointError(f"expected a checkpoint, got no {NAME} at {self.where}")
+        mark = (
+            REMOVED + f',"by":"{secrets.token_hex(8)}"}}\n'.encode()
+        )  # each of its own: of equal bytes S3 sees no change
+        generation = self._write(NAME, mark, if_equal=self._generation).generation
+        if not generation:
+            raise TreatyError(f"expected the manifest at {self.where} as it was, got a save that finished meanwhile")
+        for stale in sorted(self._stale):
+            self._delete(stale)
+        self._write(NAME, None, if_equal=generation)
 
     def sync(self, name: str) -> None:
         """What an object store has acknowledged lasts."""

@@ -9,8 +9,9 @@ from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._state.explain import explain
 from treaty.runtime.directory._manifest import Manifest, nest
 from treaty.runtime.directory._places import PathLike, Place
+from treaty.runtime.directory._presence import corrupt
 from treaty.runtime.directory._progress import progress_bar
-from treaty.runtime.directory._read import NUMPY, Reader, corrupt, read_committed
+from treaty.runtime.directory._read import NUMPY, Reader, read_committed
 
 
 @frozen

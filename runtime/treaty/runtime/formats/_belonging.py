@@ -12,6 +12,7 @@ from treaty.runtime._paths import is_stray
 from treaty.runtime.directory._manifest import NAME as MANIFEST
 from treaty.runtime.formats._orbax_find import COMMITTED, METADATA, OCDBT, STEP_METADATA, read_json
 from treaty.runtime.formats._orbax_read import ARRAY_METADATA, STRINGS
+from treaty.runtime.formats._safetensors_files import members
 from treaty.schema import TreatyError
 
 _Owns = Callable[[str], bool]
@@ -23,6 +24,7 @@ _ORBAX: Final = re.compile(
     rf"{METADATA}|{STEP_METADATA}|{re.escape(COMMITTED)}|{re.escape(STRINGS)}|_sharding|{ARRAY_METADATA}/process_[0-9]+"
     rf"|(ocdbt\.process_[0-9]+/)?({re.escape(OCDBT)}|d/[0-9a-f]+)"
 )
+_SAFETENSORS: Final = (".safetensors", ".safetensors.index.json")
 _ZARR: Final = re.compile(r"\.zarray|\.zattrs|zarr\.json|[0-9]+(\.[0-9]+)*|c((/|\.)[0-9]+)*")
 
 
@@ -45,9 +47,28 @@ def _owners(path: Path) -> list[_Owns]:
             keys = [one["key_metadata"] for one in read_json(path / METADATA)["tree_metadata"].values()]
             arrays = {".".join(key["key"] for key in of_leaf) for of_leaf in keys}
             return [lambda name: _ORBAX.fullmatch(name) is not None, _of_arrays(arrays)]
+        if (path / STEP_METADATA).is_file():
+            items = [one for one in path.iterdir() if (one / METADATA).is_file()]
+            return [lambda name: name in (STEP_METADATA, COMMITTED), *map(_of_item, items)]
+        files = [one for one in path.iterdir() if one.name.endswith(_SAFETENSORS) and not is_stray(one.name)]
+        heads = [one for one in files if one.name.endswith(".json")] or files
+        if len(heads) == 1:
+            names = {one.name for one in members(heads[0])}
+            return [lambda name: name in names]
     except (TreatyError, KeyError, TypeError, AttributeError):
         pass  # of damaged metadata it is not known what it named
     return []
+
+
+def _of_item(item: Path) -> _Owns:
+    """What is an item's own, in the step that it is of."""
+    owners = _owners(item)
+
+    def owns(name: str) -> bool:
+        above, _, below = name.partition("/")
+        return above == item.name and any(one(below) for one in owners)
+
+    return owns
 
 
 def _of_arrays(places: set[str]) -> _Owns:

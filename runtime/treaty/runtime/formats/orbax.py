@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from treaty.runtime._convert.lazy_restore import fit, python_scalars, restore_tree
+from treaty.runtime._errors import IncompleteCheckpointError
 from treaty.runtime._overtaken import begin_again
 from treaty.runtime._paths import local_path
 from treaty.runtime._state.state_dict import Into
 from treaty.runtime.formats._known import known_orbax
+from treaty.runtime.formats._orbax_files import missing_file
 from treaty.runtime.formats._orbax_find import find_item
 from treaty.runtime.formats._orbax_read import read_item
 from treaty.runtime.formats._orbax_tree import leaves_of
@@ -37,6 +39,14 @@ def read_tree(
 def read_open(path: _PathLike, *, step: int | None = None, item: str | None = None) -> dict[str, Any]:
     """As `read_tree`, with what Orbax leaves open still open, for a schema to decide."""
     return read_item(find_item(Path(local_path(path)), step, item))
+
+
+def require_files(path: _PathLike) -> None:
+    """That the files which the arrays of an item are in are there, in full length; reads no array."""
+    item = find_item(Path(local_path(path)))
+    lost = missing_file(item)
+    if lost is not None:
+        raise IncompleteCheckpointError(f"expected the whole file {lost}, got nothing or only part of it in {item}")
 
 
 @overload
