@@ -55,9 +55,10 @@ class _Rule:
 
 @define
 class Faults:
-    """Rules for requests such as `PUT /bucket/run/treaty.json`, and a record of all that came."""
+    """Rules for requests such as `PUT /bucket/run/treaty.json`, and a record of all that came, and of who signed them."""
 
     requests: list[str] = field(factory=list)
+    signed: list[str] = field(factory=list)
     _rules: list[_Rule] = field(factory=list)
     _lock: Any = field(factory=threading.Lock)
 
@@ -68,6 +69,7 @@ class Faults:
     def clear(self) -> None:
         self._rules.clear()
         self.requests.clear()
+        self.signed.clear()
 
     def next(self, request: str) -> Fault | None:
         with self._lock:
@@ -77,6 +79,7 @@ class Faults:
 
 def serve(handler: BaseHTTPRequestHandler, faults: Faults, work: Callable[[], None]) -> None:
     """Answer one request with `work`, unless a fault comes in between."""
+    faults.signed.append(handler.headers.get("Authorization", "nobody"))
     fault = faults.next(f"{handler.command} {unquote(handler.path)}")
     handler.close_connection = True
     if isinstance(fault, Answer):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import tensorstore as ts
 
+from treaty.runtime._aws_profile import Profile
 from treaty.runtime._errors import StorageError, advice, storage_error
 from treaty.schema import TreatyError
 
@@ -59,17 +60,20 @@ def failure(what: str, error: BaseException) -> StorageError:
 
 
 def _s3() -> dict[str, Any]:
-    # TensorStore knows the credentials of AWS's tools, but neither their endpoint nor their region.
+    # TensorStore knows the variables of AWS's tools for credentials, but neither their files, endpoint nor region.
     settings: dict[str, Any] = {"use_conditional_write": True, "s3_request_retries": RETRIES}
+    profile = Profile.of_environment()
     if os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
         # First in the default chain too, which complains on standard error where there is no ~/.aws.
         settings["aws_credentials"] = {"type": "environment"}
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    elif (credentials := profile.credentials()) is not None:
+        settings["aws_credentials"] = credentials
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or profile.endpoint
     if endpoint:
         if _CREDENTIALS.match(endpoint):
             raise TreatyError("expected AWS_ENDPOINT_URL without credentials, got one with @")
         settings["endpoint"] = endpoint
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or profile.region
         if region:  # without an endpoint TensorStore asks AWS where the bucket is
             settings["aws_region"] = region
     return settings
