@@ -17,12 +17,11 @@ from treaty.runtime._errors import StateMismatchError, show_keys
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._overtaken import begin_again
 from treaty.runtime._recognise import format_at, safetensors_in
-from treaty.runtime._sharding.shardings import Rules, check_placement, placement
-from treaty.runtime._state.at import parse_at
+from treaty.runtime._restore_options import check_options, parse_paths
+from treaty.runtime._sharding.shardings import Rules, placement
 from treaty.runtime._state.axes import Keys, declared_arrays
-from treaty.runtime._state.casts import check_cast
 from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
-from treaty.runtime._state.state_dict import Into, check_arguments, explain, from_state_dict
+from treaty.runtime._state.state_dict import Into, explain, from_state_dict
 from treaty.runtime._state.trees import abstract, dotted, flatten, nest
 from treaty.runtime._uninterrupted import uninterrupted
 from treaty.runtime._workers import in_threads
@@ -56,6 +55,19 @@ class Wish:
         others = (self.at, self.keymap, self.mesh, self.rules, self.shardings, self.cast, self.max_bytes_in_flight)
         return all(one is None for one in others)
 
+    def check(self, codec: Codec[Any]) -> None:
+        check_options(
+            codec,
+            at=self.at,
+            dims=self.dims,
+            mesh=self.mesh,
+            rules=self.rules,
+            shardings=self.shardings,
+            into=self.into,
+            cast=self.cast,
+            max_bytes_in_flight=self.max_bytes_in_flight,
+        )
+
 
 def restore(path: str, target: Any, wish: Wish) -> Any:
     from treaty.runtime.formats._known import looking_at
@@ -73,21 +85,13 @@ def _restore(path: str, format: str, target: Any, wish: Wish) -> Any:
         return safetensors.restore_once(place, target, keymap=None, dims=wish.dims, into=wish.into)
     is_class = isinstance(target, type) or hasattr(target, "__origin__")
     codec = codec_of_class(target) if is_class else codec_of_instance(target)
-    _check(codec, wish)
+    wish.check(codec)
     tree = _tree(path, format, codec.schema, wish)
     shapes = abstract(tree) if type(tree) is dict else tree
     found = explain(target, _as_cast(codec.schema, shapes, wish.cast), dims=wish.dims)
     if found:
         raise StateMismatchError(found)
     return from_state_dict(target, _read(codec.schema, tree, shapes, wish), dims=wish.dims, into=wish.into)
-
-
-def _check(codec: Codec[Any], wish: Wish) -> None:
-    check_arguments(codec, wish.dims or {}, wish.into)
-    check_placement(wish.mesh, wish.rules, wish.shardings, wish.into)
-    check_cast(wish.cast)
-    if wish.max_bytes_in_flight is not None and wish.max_bytes_in_flight < 1:
-        raise TreatyError(f"expected max_bytes_in_flight of 1 or more, got {wish.max_bytes_in_flight}")
 
 
 def _tree(path: str, format: str, schema: Schema, wish: Wish) -> Any:
@@ -210,17 +214,14 @@ def _batches(arrays: Mapping[Keys, Any], limit: int) -> Iterator[list[Keys]]:
 
 
 def _selected(state: Any, at: str | Sequence[str] | None, where: str) -> Any:
-    if at is None:
+    paths = parse_paths(at)
+    if paths is None:
         return state
     if isinstance(at, str):
-        return _below(state, parse_at(at), where)
-    kept: dict[str, Any] = {}
-    for keys in map(parse_at, at):
-        node = kept
-        for key in keys[:-1]:
-            node = node.setdefault(key, {})
-        node[keys[-1]] = _below(state, keys, where)
-    return kept
+        return _below(state, paths[0], where)
+    wanted = set(paths)
+    kept = [keys for keys in paths if not any(keys[:depth] in wanted for depth in range(len(keys)))]
+    return nest({keys: _below(state, keys, where) for keys in dict.fromkeys(kept)})
 
 
 def _below(state: Any, keys: Sequence[str], where: str) -> Any:

@@ -11,6 +11,7 @@ from xxhash import xxh3_128
 
 from treaty.runtime._convert.compare import describe, leaves, nbytes_of, same_bytes
 from treaty.runtime._convert.keymap import to_fields, to_stored
+from treaty.runtime._convert.lazy_restore import fit
 from treaty.runtime._convert.places import check_place, place_of, take_place
 from treaty.runtime._convert.views import host, is_array, pieces_of
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
@@ -213,6 +214,7 @@ def _check_sizes(cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> N
 def _laid_out(tree: dict[str, Any], cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> dict[str, Any]:
     if mapped is not None and not mapped.reverse:
         tree = to_fields(mapped.keymap, dotted(tree), sizes)
+        tree = tree if cls is None else fit(codec_of_class(cls).schema, tree)  # as `restore` does
     if cls is not None:
         _check(cls, tree, sizes)
     if mapped is not None and mapped.reverse:

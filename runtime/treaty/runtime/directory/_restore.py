@@ -9,11 +9,12 @@ from attrs import frozen
 from jax.sharding import Mesh
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
-from treaty.runtime._sharding.shardings import Rules, check_placement, placement
+from treaty.runtime._restore_options import check_options
+from treaty.runtime._sharding.shardings import Rules, placement
 from treaty.runtime._state.axes import Declared, Keys, declared_arrays
-from treaty.runtime._state.casts import check_cast, may_cast
+from treaty.runtime._state.casts import may_cast
 from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
-from treaty.runtime._state.state_dict import Into, check_arguments, explain, explain_quickly, from_state_dict
+from treaty.runtime._state.state_dict import Into, explain, explain_quickly, from_state_dict
 from treaty.runtime.directory._manifest import Leaf, Manifest, nest
 from treaty.runtime.directory._placement import Target, fill_room, make_room, nbytes_needed, place
 from treaty.runtime.directory._places import PathLike, Place
@@ -70,14 +71,18 @@ def restore(
     wish = _Wish(
         codec, cls, is_class, at, dims or {}, mesh, rules, shardings, into, cast, max_bytes_in_flight, progress
     )
-    _check(wish)
+    check_options(
+        codec,
+        at=at,
+        dims=dims,
+        mesh=mesh,
+        rules=rules,
+        shardings=shardings,
+        into=into,
+        cast=cast,
+        max_bytes_in_flight=max_bytes_in_flight,
+    )
     return read_committed(path, lambda place, manifest: _restore(place, manifest, wish))
-
-
-def _check(wish: _Wish) -> None:
-    check_arguments(wish.codec, wish.dims, wish.into)
-    check_cast(wish.cast)
-    check_placement(wish.mesh, wish.rules, wish.shardings, wish.into)
 
 
 def _restore(place: Place, manifest: Manifest, wish: _Wish) -> Any:

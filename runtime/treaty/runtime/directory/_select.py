@@ -1,9 +1,9 @@
 """Parts of a checkpoint: `at="params"` makes a subtree the whole, `at=["params", "step"]` keeps only what is listed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from treaty.runtime._errors import show_keys
-from treaty.runtime._state.at import parse_at
+from treaty.runtime._restore_options import parse_paths
 from treaty.runtime.directory._manifest import Leaf
 from treaty.schema import TreatyError
 
@@ -12,13 +12,13 @@ Selected = list[tuple[int, tuple[str, ...], Leaf]]  # number, path below the sel
 
 def select(leaves: Sequence[Leaf], at: str | Sequence[str] | None, where: str) -> Selected:
     numbered = list(enumerate(leaves))
-    if at is None:
+    roots = parse_paths(at)
+    if roots is None:
         return [(number, leaf.path, leaf) for number, leaf in numbered]
-    if isinstance(at, str) or not isinstance(at, Iterable):
-        root = parse_at(at)
+    if isinstance(at, str):
+        root = roots[0]
         found = [(number, leaf.path[len(root) :], leaf) for number, leaf in numbered if leaf.path[: len(root)] == root]
         return found or _nothing(root, leaves, where)
-    roots = [parse_at(one) for one in at]
     for root in roots:
         if not any(leaf.path[: len(root)] == root for leaf in leaves):
             _nothing(root, leaves, where)
