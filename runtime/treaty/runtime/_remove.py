@@ -42,6 +42,8 @@ def remove(path: AnyPath) -> None:
         raise InvalidArgumentError(
             f"expected a checkpoint, got a link to {os.readlink(place)} at {text}; remove either"
         )
+    if text.endswith("/") and os.path.isfile(place):
+        raise MissingCheckpointError(f"expected a directory, got a file at {text}")
     with storing("remove", text):
         left = _left_by_others(place)
         if not left or os.path.lexists(place):

@@ -140,7 +140,7 @@ def _named(where: str, option: str) -> Any:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
     try:
         return getattr(importlib.import_module(module), name)
-    except Exception as error:  # the user's module may raise anything
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
         what = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
         raise TreatyError(f"{option}: {what}") from error
 
