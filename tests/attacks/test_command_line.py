@@ -17,7 +17,15 @@ from treaty.runtime.formats import msgpack
 
 RUNS = int(os.environ.get("TREATY_FUZZ_RUNS", "150"))
 NOWHERE = ["", "\0", "missing", "missing/x.npz", "x" * 300, "\udcff", "-", "a\\b", "x.msgpack/", "loop", "pipe.msgpack"]
-OUTSIDE = ["/dev/null", "/proc/self/mem", "gs:/x", "file:///missing/x", "file://x", "s3://b/x.msgpack", "S3://key@bucket"]
+OUTSIDE = [
+    "/dev/null",
+    "/proc/self/mem",
+    "gs:/x",
+    "file:///missing/x",
+    "file://x",
+    "s3://b/x.msgpack",
+    "S3://key@bucket",
+]
 MODULES = {
     "raising.py": "raise RuntimeError('boom')",
     "leaving.py": "import sys; sys.exit(7)",
