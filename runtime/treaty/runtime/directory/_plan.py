@@ -110,7 +110,7 @@ def snapshot(plan: Plan) -> Plan:
     looks at.
     """
     if jax.default_backend() != "cpu":  # all copies begin before the first is waited for
-        for piece in plan.pieces:
+        for piece in (*plan.pieces, *plan.spare):
             if isinstance(piece.source, jax.Array):
                 piece.source.copy_to_host_async()
     pieces, spare = (

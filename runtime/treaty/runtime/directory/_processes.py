@@ -10,6 +10,7 @@ a save lie under `treaty/save/<its number>/`, and are gone when every process ha
 
 import atexit
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -111,6 +112,7 @@ class _Session:
         self.skipped = 0  # saves that the others made, and gave up, without this process
         self.unread: list[str] = []  # saves whose end this process did not wait for
         self.has_left = False
+        self.process = os.getpid()
 
 
 class Together:
@@ -347,7 +349,8 @@ def _take_turn() -> tuple[_Session, int]:
 @atexit.register
 def _leave() -> None:
     """Let those who wait for this process know that it will not come."""
-    if _session is not None and _client_or_none() is _session.client:
+    is_own = _session is not None and _session.process == os.getpid()  # not a fork that ends
+    if _session is not None and is_own and _client_or_none() is _session.client:
         _session.has_left = True
         with suppress(jax.errors.JaxRuntimeError):
             _session.client.key_value_set(f"{_LEFT}/{jax.process_index()}", "", allow_overwrite=True)
