@@ -198,7 +198,7 @@ def test_values_that_messagepack_cannot_hold_are_named(tmp_path: Path) -> None:
         anything: Any
 
     load(Loose)
-    with pytest.raises(TreatyError, match=r"expected values that MessagePack holds, got .* among \$\.anything\.x"):
+    with pytest.raises(TreatyError, match=r"expected a value that MessagePack holds, got .* at \$\.anything\.x"):
         save(tmp_path / "a", Loose(anything={"x": object()}))
     with pytest.raises(TreatyError, match=r"got key<fry> at \$\.anything; declare the field Key"):
         save(tmp_path / "a", Loose(anything=jax.random.key(0)))

@@ -104,7 +104,9 @@ class _Fitter:
 
     def type(self, type: ir.Type, state: Any) -> Any:
         if isinstance(type, ir.Optional):
-            return None if state is None else self.type(type.item, state)
+            if state is None:
+                return None
+            type = type.item
         if isinstance(state, LazyArray):
             return _fit_array(type, state)
         if isinstance(type, ir.Untyped):

@@ -26,7 +26,7 @@ def msgpack_serialize(pytree: Any, in_place: bool = False) -> bytes:
     """
     if not in_place:
         pytree = jax.tree_util.tree_map(lambda leaf: leaf, pytree)
-    return msgpack.pack(pytree, chunk_bytes=_chunk_bytes())
+    return msgpack.pack(pytree, chunk_bytes=_chunk_bytes(), as_flax=True)
 
 
 def msgpack_restore(encoded_pytree: bytes) -> Any:
@@ -38,7 +38,7 @@ def to_bytes(target: Any) -> bytes:
     """The state of a value as bytes."""
     if is_state_class(type(target)):
         return _bytes.join_pieces(target, chunk_bytes=_chunk_bytes())
-    return msgpack.pack(to_host_state(target), chunk_bytes=_chunk_bytes())
+    return msgpack.pack(to_host_state(target), chunk_bytes=_chunk_bytes(), as_flax=True)
 
 
 def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
@@ -53,7 +53,7 @@ def save_to_file(target: Any, filepath: FilePath) -> None:
     Path(filepath).parent.mkdir(parents=True, exist_ok=True)
     if is_state_class(type(target)):
         return _bytes.save_file(filepath, target, chunk_bytes=_chunk_bytes())
-    msgpack.write_file(filepath, to_host_state(target), chunk_bytes=_chunk_bytes())
+    msgpack.write_file(filepath, to_host_state(target), chunk_bytes=_chunk_bytes(), as_flax=True)
 
 
 def load_from_file(target: Any, filepath: FilePath) -> Any:

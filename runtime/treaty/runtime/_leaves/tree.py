@@ -14,7 +14,7 @@ from treaty.runtime._leaves.load import nested
 from treaty.runtime._leaves.paths import INDEX
 from treaty.runtime._leaves.read import Reading
 from treaty.runtime._leaves.store import Store, naming, writing
-from treaty.runtime._state.trees import flatten
+from treaty.runtime._state.trees import check_depth, flatten
 from treaty.runtime._uninterrupted import go_on, uninterrupted
 
 _CHUNK: Final = 2**24  # bytes of an array that are stored as one
@@ -39,6 +39,8 @@ def read_tree(path: Path) -> Any:
 def write_tree(path: Path, tree: Mapping[str, Any]) -> None:
     """Store a state dict as the one tree without a prefix."""
     leaves = list(flatten(tree))
+    for keys, _ in leaves:
+        check_depth(keys)
     lost = [to for to, leaf in leaves if leaf is None or type(leaf) is dict]
     if lost:
         at = ", ".join(map(show_keys, lost[:8]))

@@ -40,13 +40,12 @@ def _in_class(schema: Schema, cls: ir.Class, state: Any, names: _Names, path: Ke
 
 
 def _in_type(schema: Schema, type: ir.Type, state: Any, names: _Names, path: Keys) -> Iterator[tuple[Keys, Declared]]:
+    if isinstance(type, ir.Optional):
+        type = ir.Untyped() if state is None else type.item
     if isinstance(type, ir.Array):
         yield path, Declared(type, tuple(_called(dim, names) for dim in type.dims))
     elif isinstance(type, ir.Key):
         yield (*path, "data"), Declared(type, (*(_called(dim, names) for dim in type.dims), ()))
-    elif isinstance(type, ir.Optional):
-        if state is not None:
-            yield from _in_type(schema, type.item, state, names, path)
     elif isinstance(type, ir.Node):
         below = {name: _also_called(size, names) for name, size in type.ties}
         yield from _in_class(schema, schema[type.cls], state, below, path)

@@ -64,6 +64,13 @@ class _Walker:
                 yield Mismatch(f"no such key in {short(cls.id)}", describe(state[key]), (*path, as_key(key)))
 
     def type(self, type: ir.Type, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
+        while isinstance(type, ir.Optional):  # here, since every call more takes from the depth that can be walked
+            if template is not _ABSENT and (state is None) != (template is None):
+                yield Mismatch(f"{describe(template)} as in the template", describe(state), path)
+                return
+            if state is None:
+                return
+            type = type.item
         if isinstance(type, (ir.Array, ir.Key)):
             yield from _array(type, state, env, path, template)
         elif isinstance(type, ir.Scalar):
@@ -75,20 +82,12 @@ class _Walker:
         elif isinstance(type, ir.Enum):
             if state.__class__ is not str or state not in type.members:
                 yield Mismatch(f"one of {', '.join(type.members)}", describe(state), path)
-        elif isinstance(type, ir.Optional):
-            yield from self._optional(type, state, env, path, template)
         elif isinstance(type, ir.Node):
             child = self.schema[type.cls]
             given = {name: evaluate(size, env) for name, size in type.ties}
             yield from self.cls(child, state, given, path, template)
         elif not isinstance(type, ir.Untyped):
             yield from self._container(type, state, env, path, template)
-
-    def _optional(self, type: ir.Optional, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
-        if template is not _ABSENT and (state is None) != (template is None):
-            yield Mismatch(f"{describe(template)} as in the template", describe(state), path)
-        elif state is not None:
-            yield from self.type(type.item, state, env, path, template)
 
     def _container(
         self,

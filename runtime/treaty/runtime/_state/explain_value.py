@@ -108,7 +108,7 @@ class _Walker:
             return
         kind, article = (int, "an") if type.key == "int" else (str, "a")
         for key, one in value.items():
-            if key.__class__ is kind:
+            if key.__class__ is kind and not _is_huge(key):
                 yield from self.type(type.value, one, (*path, str(key)))
             else:
                 yield Mismatch(f"{article} {type.key} as key", describe(key), path)
@@ -135,3 +135,12 @@ class _Walker:
             names = getattr(value, "_fields", range(len(value)))
             for name, one in zip(names, value, strict=True):
                 yield from self._untyped(one, (*path, name))
+
+
+def _is_huge(key: str | int) -> bool:
+    """Whether Python would not write an int as text."""
+    try:
+        str(key)
+    except ValueError:
+        return True
+    return False

@@ -1,15 +1,22 @@
 """State dicts as leaves by path or by dotted name, and back."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
 
-from treaty.runtime._errors import KeyMapError, show_keys
+from treaty.runtime._errors import InvalidArgumentError, KeyMapError, show_keys
 from treaty.runtime._lazy import LazyArray
 
 Path = tuple[str, ...]
+MAX_DEPTH: Final = 256  # levels that are written: far above any real tree, and two calls a level leave callers room
+
+
+def check_depth(path: Path) -> None:
+    """Refuse to write what is too deep to be restored."""
+    if len(path) > MAX_DEPTH:
+        raise InvalidArgumentError(f"expected at most {MAX_DEPTH} levels, got {len(path)} at {show_keys(path[:8])}…")
 
 
 def dotted(tree: Mapping[str, Any]) -> dict[str, Any]:

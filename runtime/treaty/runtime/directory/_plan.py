@@ -1,7 +1,7 @@
 """What one process has to write: the leaves of a state, which of them share files, and its own parts of the others."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any
@@ -17,9 +17,11 @@ from treaty.runtime._memory import HostArray, copied
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import check_state, write_state
+from treaty.runtime._state.trees import check_depth
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_number, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
+from treaty.runtime.formats._msgpack_encode import encode
 from treaty.schema import Schema, TreatyError
 from treaty.schema.dtypes import BY_NAME
 
@@ -71,12 +73,14 @@ def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapp
     small: dict[int, Any] = {}
     large: dict[int, Any] = {}
     for number, (path, value) in enumerate(flat):
+        check_depth(path)
         if not is_array(value):
             values[number] = hex(value) if _is_huge(value) else value
         elif _is_small(value, path):
             small[number] = value
         else:
             large[number] = value
+    _check_values(values, [path for path, _ in flat])
     packs = tuple(_packs(values, small))
     files = {number: index for index, pack in enumerate(packs) for number in pack.leaves}
     leaves = tuple(_leaf(path, value, files.get(number)) for number, (path, value) in enumerate(flat))
@@ -269,6 +273,20 @@ def _packs(values: dict[int, Any], small: dict[int, Any]) -> Iterator[Pack]:
         size += more
     if batch:
         yield Pack(f"small-{count}.msgpack", batch)
+
+
+def _check_values(values: Mapping[int, Any], paths: Sequence[tuple[str, ...]]) -> None:
+    """Refuse what MessagePack does not hold before anything is made where the checkpoint is to be."""
+    try:
+        encode(values)
+    except (TypeError, ValueError, OverflowError):
+        for number, value in values.items():
+            try:
+                encode(value)
+            except (TypeError, ValueError, OverflowError) as error:
+                at = show_keys(paths[number])
+                raise TreatyError(f"expected a value that MessagePack holds, got {error} at {at}") from error
+        raise
 
 
 @cache  # numpy works the name out anew each time

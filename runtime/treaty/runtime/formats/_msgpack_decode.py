@@ -13,8 +13,9 @@ import numpy as np
 from treaty.runtime._errors import CorruptCheckpointError, show_path
 from treaty.runtime._lazy import LazyArray, in_parts, pieces, release
 from treaty.runtime._state.alike import Run
+from treaty.runtime._state.trees import MAX_DEPTH
 from treaty.runtime.formats._msgpack_arrays import MOST_AXES, NUMBERS, PREFIX, Damaged, shown
-from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, MAX_DEPTH, NDARRAY, SCALAR, HostArray
+from treaty.runtime.formats._msgpack_encode import CHUNKED, COMPLEX, NDARRAY, SCALAR, HostArray
 from treaty.runtime.formats._msgpack_runs import BEGINNING, FEWEST_ALIKE, RunReader, Runs
 
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}

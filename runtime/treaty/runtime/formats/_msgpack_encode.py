@@ -15,36 +15,44 @@ import msgpack
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._errors import UnaddressableArrayError, UnwritableArrayError
+from treaty.runtime._errors import InvalidArgumentError, UnaddressableArrayError, UnwritableArrayError
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.alike import Run, repeat_like
 from treaty.runtime._state.index import packed_index_keys
+from treaty.runtime._state.trees import MAX_DEPTH
 from treaty.runtime.formats._join import join
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
 
 CHUNK_BYTES: Final = 2**30  # Flax splits larger arrays, since MessagePack has no length over 2**32
-MAX_DEPTH: Final = 256  # far above any real tree; three calls a level are still far below Python's limit
 NDARRAY: Final = 1
 COMPLEX: Final = 2
 SCALAR: Final = 3
 CHUNKED: Final = "__msgpack_chunked_array__"
 
 
-def encode(tree: object, *, chunk_bytes: int = CHUNK_BYTES, runs: Mapping[int, Run] | None = None) -> list[Any]:
+def encode(
+    tree: object,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+    runs: Mapping[int, Run] | None = None,
+    as_flax: bool = False,
+) -> list[Any]:
     """The bytes of a tree as constants and C-contiguous arrays in turn; `runs` marks dicts whose items are alike.
 
-    For a lazy array stands what gives its pieces when asked.
+    For a lazy array stands what gives its pieces when asked. Flax writes a dict with the key by which it knows an array in
+    parts, and takes it for one when it reads it: without `as_flax` that is refused.
     """
-    encoder = _Encoder(chunk_bytes, runs or {})
+    encoder = _Encoder(chunk_bytes, runs or {}, as_flax)
     encoder.value(tree)
     return encoder.out
 
 
 class _Encoder:
-    def __init__(self, chunk_bytes: int, runs: Mapping[int, Run]) -> None:
+    def __init__(self, chunk_bytes: int, runs: Mapping[int, Run], as_flax: bool) -> None:
         self.out: list[Any] = []
+        self.as_flax = as_flax
         self.depth = 0
         self.chunk_bytes = chunk_bytes
         self.runs = runs
@@ -67,6 +75,8 @@ class _Encoder:
             self.out.append(self.pack(value))
 
     def mapping(self, state: dict[Any, Any]) -> None:
+        if CHUNKED in state and not self.as_flax:
+            raise InvalidArgumentError(f"expected other keys than {CHUNKED!r}, which marks an array in parts, got it")
         self.out.append(_map_head(len(state)))
         self.enter()
         for key, value in state.items():
@@ -88,10 +98,11 @@ class _Encoder:
     def sequence(self, items: list[Any]) -> None:
         self.out.append(_list_head(len(items)))
         self.enter()
-        chunk_bytes, self.chunk_bytes = self.chunk_bytes, 2**63  # Flax splits nothing below a list
+        outside = self.chunk_bytes, self.as_flax
+        self.chunk_bytes, self.as_flax = 2**63, True  # Flax splits nothing below a list, nor joins it
         for item in items:
             self.value(item)
-        self.chunk_bytes = chunk_bytes
+        self.chunk_bytes, self.as_flax = outside
         self.depth -= 1
 
     def array(self, array: HostArray) -> None:
@@ -117,7 +128,7 @@ class _Encoder:
     def chunk_heads(self, array: "HostArray | LazyArray") -> Iterator[tuple[bytes, int]]:
         """What goes before each part, and how many elements that has."""
         size = max(1, self.chunk_bytes // array.dtype.itemsize)
-        encoder = _Encoder(self.chunk_bytes, {})
+        encoder = _Encoder(self.chunk_bytes, {}, as_flax=True)
         encoder.out += (_map_head(3), _key(CHUNKED), self.pack(True), _key("shape"))
         encoder.mapping({str(axis): length for axis, length in enumerate(array.shape)})
         encoder.out += (_key("chunks"), _map_head(-(-array.size // size)))
@@ -131,7 +142,12 @@ class _Encoder:
         """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
         if any(column[0].nbytes > self.chunk_bytes for column in run.columns.values()):
             return self.mapping(dict(zip(state, repeat_like(run), strict=True)))
-        first = _joined_constants(encode(run.first))
+        self.enter()
+        encoder = _Encoder(self.chunk_bytes, {}, self.as_flax)
+        encoder.depth = self.depth
+        encoder.value(run.first)
+        self.depth -= 1
+        first = _joined_constants(encoder.out)
         count, width = len(state), 1 + len(first)
         many: list[Any] = [None] * (width * count)
         many[0::width] = packed_index_keys(count)[:count]

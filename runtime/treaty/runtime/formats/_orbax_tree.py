@@ -14,6 +14,7 @@ from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.explain import explain
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import check_state, write_state
+from treaty.runtime._state.trees import check_depth
 from treaty.schema import Schema, ir
 from treaty.schema._declare import version_of
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
@@ -49,6 +50,7 @@ def leaves_of(state: Any, cls: Any) -> list[Leaf]:
         leaves = list(_instance(state, cls, ()))
     places: dict[str, Leaf] = {}
     for leaf in leaves:
+        check_depth(leaf.path)
         if not leaf.path:
             raise InvalidArgumentError("expected a tree with a leaf or an empty node below its root, got an empty one")
         other = places.setdefault(leaf.name, leaf)

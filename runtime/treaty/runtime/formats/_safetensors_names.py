@@ -2,10 +2,11 @@
 
 The note is JSON with up to three parts: `values`, what is no array, with its path; `paths`, of names whose keys hold
 dots; `dtypes`, which the format has no name for. A state of plain arrays needs none, and its file is like anybody's.
+Under the one name that no tensor can have, where readers of old look for nothing, `dtypes` has the note of `_exact`.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -15,8 +16,9 @@ from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime.formats import _json_values
-from treaty.runtime.formats._safetensors_header import parse_json
+from treaty.runtime._state.trees import check_depth
+from treaty.runtime.formats import _exact, _json_values
+from treaty.runtime.formats._safetensors_header import METADATA, parse_json
 from treaty.schema import Schema, ir
 from treaty.schema.dtypes import BY_NAME, DType
 
@@ -34,11 +36,13 @@ class Named:
     note: str | None
 
 
-def flatten(tree: Mapping[str, Any]) -> Named:
+def flatten(tree: Mapping[str, Any], ordered: Collection[_Path] | None = None) -> Named:
+    """The tensors of a state dict, and the note; `ordered` are the dicts whose order counts, or all of them."""
     tensors: dict[str, Any] = {}
     note: dict[str, Any] = {"values": [], "paths": {}, "dtypes": {}}
     for path, leaf in _leaves(tree, ()):
-        if not isinstance(leaf, (np.ndarray, jax.Array, LazyArray)):
+        check_depth(path)
+        if not _is_array(leaf):
             note["values"].append([path, _json_values.encode(leaf, path)])
             continue
         name = ".".join(path)
@@ -52,11 +56,17 @@ def flatten(tree: Mapping[str, Any]) -> Named:
         if row.safetensors is None:
             note["dtypes"][name] = row.name
         tensors[name] = leaf
+    if note["values"] and (exact := _exact.note(tree, _is_array, ordered)) is not None:
+        note["dtypes"][METADATA] = exact
     said = {part: value for part, value in note.items() if value}
     try:
         return Named(tensors, json.dumps(said, separators=(",", ":")) if said else None)
     except ValueError as error:  # an int of more digits than Python writes
         raise InvalidArgumentError(f"expected values that JSON can hold, got {error}") from None
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (np.ndarray, jax.Array, LazyArray))
 
 
 def nest(tensors: Mapping[str, _Array], metadata: Mapping[str, str], schema: Schema | None) -> dict[str, Any]:
@@ -80,6 +90,8 @@ def nest(tensors: Mapping[str, _Array], metadata: Mapping[str, str], schema: Sch
         _insert(tree.root, paths[name] if name in paths else name.split("."), array)
     for path, value in note.get("values", ()):
         _insert(tree.root, path, _json_values.decode(value, path))
+    if METADATA in dtypes:
+        _exact.apply(tree.root, dtypes[METADATA], f"__metadata__.{NOTE}")
     return tree.root
 
 

@@ -10,9 +10,9 @@ from treaty.runtime.formats._msgpack_decode import decode
 from treaty.runtime.formats._msgpack_encode import CHUNK_BYTES, encode
 
 
-def pack(tree: object, *, chunk_bytes: int = CHUNK_BYTES) -> bytes:
-    """The bytes of a tree; arrays over `chunk_bytes` are stored in parts."""
-    return join(encode(tree, chunk_bytes=chunk_bytes))
+def pack(tree: object, *, chunk_bytes: int = CHUNK_BYTES, as_flax: bool = False) -> bytes:
+    """The bytes of a tree; arrays over `chunk_bytes` are stored in parts. `as_flax` also writes what does not come back."""
+    return join(encode(tree, chunk_bytes=chunk_bytes, as_flax=as_flax))
 
 
 def unpack(data: Any) -> Any:
@@ -20,9 +20,11 @@ def unpack(data: Any) -> Any:
     return decode(data)
 
 
-def write_file(path: str | os.PathLike[str], tree: object, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+def write_file(
+    path: str | os.PathLike[str], tree: object, *, chunk_bytes: int = CHUNK_BYTES, as_flax: bool = False
+) -> None:
     """Stream a tree to a file that replaces `path` as a whole; .gz and .zst compress it."""
-    write_pieces(path, encode(tree, chunk_bytes=chunk_bytes))
+    write_pieces(path, encode(tree, chunk_bytes=chunk_bytes, as_flax=as_flax))
 
 
 def read_file(path: str | os.PathLike[str]) -> Any:

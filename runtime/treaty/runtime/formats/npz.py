@@ -2,7 +2,8 @@
 
 What numpy's files cannot say is in one more member, `__treaty__`, the bytes of a JSON object with `values`, the leaves
 that are no arrays, and `dtypes`, of arrays that are stored as unsigned integers because numpy has no name for theirs.
-Names are escaped in files that have it. A tree of plain arrays needs none, and its file is like anybody's.
+Names are escaped in files that have it. A tree of plain arrays needs none, and its file is like anybody's. Under the
+member's own name, where readers of old look for nothing, `dtypes` has the note of `_exact`.
 """
 
 import json
@@ -23,8 +24,9 @@ from treaty.runtime._overtaken import begin_again, known_file
 from treaty.runtime._state.arrays import write_key
 from treaty.runtime._state.registry import codec_of_instance
 from treaty.runtime._state.state_dict import Into, check_state, write_state
+from treaty.runtime._state.trees import check_depth
 from treaty.runtime._state.untyped import write_untyped
-from treaty.runtime.formats import _json_values
+from treaty.runtime.formats import _exact, _json_values
 from treaty.runtime.formats._npz_archive import read_archive, write_archive
 from treaty.runtime.formats._npz_names import join, split
 from treaty.runtime.formats._safetensors_header import parse_json
@@ -54,6 +56,8 @@ def read_tree(path: _PathLike, *, schema: Schema | None = None) -> dict[str, Any
         _insert(tree, keys, _as_noted(array, note.get("dtypes", {}).get(name), keys))
     for keys, value in note.get("values", ()):
         _insert(tree, keys, _json_values.decode(value, keys))
+    if _NOTE in note.get("dtypes", {}):
+        _exact.apply(tree, note["dtypes"][_NOTE], f"the member {_NOTE}")
     fitted: dict[str, Any] = tree if schema is None else fit(schema, map_arrays(_maybe_scalar, tree))
     return fitted
 
@@ -83,12 +87,14 @@ def restore(path: _PathLike, cls: Any, *, dims: Mapping[str, int] | None = None,
 
 def write(path: _PathLike, state: object) -> None:
     """Write an instance or a tree to a file that replaces `path` as a whole; np.load reads the arrays of it."""
+    ordered = None
     if version_of(type(state)) is None:
         tree = write_untyped(state)
     else:
         codec = codec_of_instance(state)
         tree = write_state(codec, state)
         check_state(codec, tree)
+        ordered = _exact.dicts_of(codec.schema, tree)
     if type(tree) is not dict:
         raise InvalidArgumentError(f"expected a tree or an instance of a state class, got {type(state).__name__}")
     arrays: dict[str, Any] = {}
@@ -96,7 +102,8 @@ def write(path: _PathLike, state: object) -> None:
     dtypes: dict[str, str] = {}
     escaped = False
     for keys, leaf in _leaves(tree, ()):
-        if not isinstance(leaf, (np.ndarray, jax.Array, LazyArray)):
+        check_depth(keys)
+        if not _is_array(leaf):
             values.append([keys, _json_values.encode(leaf, keys)])
             continue
         name = join(keys) if keys != (_NOTE,) else _ESCAPED_NOTE
@@ -106,10 +113,19 @@ def write(path: _PathLike, state: object) -> None:
         if hasattr(ml_dtypes, leaf.dtype.name):
             dtypes[name] = leaf.dtype.name
         arrays[name] = leaf
+    if values and (exact := _exact.note(tree, _is_array, ordered)) is not None:
+        dtypes[_NOTE] = exact
     if values or dtypes or escaped:
-        note = json.dumps({"values": values, "dtypes": dtypes}, separators=(",", ":"))
+        try:
+            note = json.dumps({"values": values, "dtypes": dtypes}, separators=(",", ":"))
+        except ValueError as error:  # an int of more digits than Python writes
+            raise InvalidArgumentError(f"expected values that JSON can hold, got {error}") from None
         arrays[_NOTE] = np.frombuffer(note.encode(), np.uint8)
     write_archive(path, arrays)
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (np.ndarray, jax.Array, LazyArray))
 
 
 def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -1,7 +1,7 @@
 """safetensors, as the library and Hugging Face's loaders read and write it: one file, or shards and an index."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -12,6 +12,7 @@ from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import Into, check_state, from_state_dict, write_state
 from treaty.runtime._state.trees import dotted, nest_dotted, on_host
 from treaty.runtime.formats import _safetensors_files as files
+from treaty.runtime.formats._exact import dicts_of
 from treaty.runtime.formats._safetensors_files import PathLike
 from treaty.runtime.formats._safetensors_names import NOTE, flatten, nest
 from treaty.runtime.formats._safetensors_place import known_safetensors
@@ -39,9 +40,10 @@ def save(
     codec = codec_of_instance(state) if cls is None else codec_of_class(cls)
     tree = write_state(codec, state)
     check_state(codec, tree)
+    ordered = dicts_of(codec.schema, tree) if keymap is None else set()
     if keymap is not None:
         tree = nest_dotted(to_stored(keymap, tree))
-    dump(path, tree, max_shard_bytes=max_shard_bytes, metadata=metadata)
+    dump(path, tree, max_shard_bytes=max_shard_bytes, metadata=metadata, ordered=ordered)
 
 
 @overload
@@ -102,13 +104,17 @@ def dump(
     *,
     max_shard_bytes: int | None = None,
     metadata: Mapping[str, str] | None = None,
+    ordered: Collection[tuple[str, ...]] | None = None,
 ) -> None:
-    """As `save`, for a state dict: nested dicts of arrays, lazy ones too, and Python values."""
+    """As `save`, for a state dict: nested dicts of arrays, lazy ones too, and Python values.
+
+    The order of its dicts is kept, or of those that are `ordered`.
+    """
     said = {"format": "pt", **(metadata or {})}  # the format's name for weights: without it some loaders refuse a file
     if not all(isinstance(text, str) for pair in said.items() for text in pair) or NOTE in said:
         raise TreatyError(f"expected metadata of text by name, and none at {NOTE!r}, got {metadata!r}")
     with collector_paused():
-        named = flatten(tree)
+        named = flatten(tree, ordered)
     files.write(path, named.tensors, said if named.note is None else {**said, NOTE: named.note}, max_shard_bytes)
 
 
