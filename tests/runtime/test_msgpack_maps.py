@@ -94,7 +94,7 @@ def test_no_level_is_won_by_a_copy() -> None:
 
 def test_what_is_a_dict_below_a_list_is_damage_elsewhere() -> None:
     parts = {CHUNKED: np.ones(3, np.float32), "shape": np.ones(2, np.float32)}
-    ext = pack({"v": parts})[3:]
+    ext = pack({"v": parts}, as_flax=True)[3:]
     listed = b"\x82\xa1a\x91" + ext + b"\xa1b" + ext
     assert msgpack.unpackb(listed, strict_map_key=False)["a"][0].keys() == parts.keys()
     with pytest.raises(CorruptCheckpointError, match=r"expected a chunked array.*\$\.b"):
