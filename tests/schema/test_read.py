@@ -16,6 +16,7 @@ import treaty.schema
 from tests.schema import declared
 from tests.schema.declared import Block, Foreign, Linear
 from treaty.schema import ArraySpec, Dims, Fields, Length, SchemaError, field, ir, schema_of, state
+from treaty.schema._leaves import numpy_scalar
 
 T = TypeVar("T")
 UNTYPED: Any = treaty.schema  # for what mypy refuses already
@@ -347,3 +348,10 @@ def test_defaults_are_part_of_the_schema() -> None:
         "tests.schema.declared:Mode.EVAL",
         "value:tuple",
     ]
+
+
+@pytest.mark.parametrize("name", ["generic", "number", "integer", "signedinteger", "inexact", "floating", "character"])
+def test_kinds_of_numpy_scalars_are_no_type(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numpy.dtype", None)  # not asked: older versions of numpy answer with a warning and float64
+    with pytest.raises(SchemaError, match=f"{name}: expected one numpy scalar type, such as np.float32"):
+        numpy_scalar(getattr(np, name))
