@@ -13,7 +13,7 @@ from attrs import frozen
 from treaty.runtime._errors import Mismatch, Path
 from treaty.runtime._state.arrays import Mismatch as Failed
 from treaty.runtime._state.arrays import is_array
-from treaty.runtime._state.scalars import CHECKS
+from treaty.runtime._state.scalars import CHECKS, same_static
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Dim, Int, definition_order, evaluate, names
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
@@ -54,7 +54,7 @@ class _Walker:
         for field in cls.fields:
             if field.key in state:
                 below = template[field.key] if isinstance(template, dict) and field.key in template else _ABSENT
-                if field.static and below is not _ABSENT and state[field.key] != below:
+                if field.static and below is not _ABSENT and not same_static(below, state[field.key]):
                     yield Mismatch(f"{below!r} as in the template", repr(state[field.key]), (*path, field.key))
                 yield from self.type(field.type, state[field.key], env, (*path, field.key), below)
             else:
@@ -86,7 +86,9 @@ class _Walker:
             child = self.schema[type.cls]
             given = {name: evaluate(size, env) for name, size in type.ties}
             yield from self.cls(child, state, given, path, template)
-        elif not isinstance(type, ir.Untyped):
+        elif isinstance(type, ir.Untyped):
+            yield from _untyped(state, path, template)
+        else:
             yield from self._container(type, state, env, path, template)
 
     def _container(
@@ -115,6 +117,8 @@ class _Walker:
                 yield Mismatch(f"{shown} items", f"{len(state)} items", path)
         if isinstance(template, dict) and len(template) != len(state):
             yield Mismatch(f"{len(template)} items as in the template", f"{len(state)} items", path)
+        elif isinstance(template, dict) and isinstance(type, ir.Dict):
+            yield from _other_keys(_expected(type.value, env), state, path, template)
         for key, part in parts.items():
             below = template[key] if isinstance(template, dict) and key in template else _ABSENT
             step = int(key) if isinstance(type, (ir.Sequence, ir.Tuple)) else key
@@ -179,6 +183,39 @@ class _Walker:
         if source.through_key:
             state = state.get("data") if state.__class__ is dict else None
         return state.shape[source.axis] if is_array(state) and source.axis < len(state.shape) else None
+
+
+def _other_keys(expected: str, state: Any, path: Path, template: Mapping[Any, Any]) -> Iterator[Mismatch]:
+    for key in template:
+        if key not in state:
+            yield Mismatch(f"{expected} as in the template", "nothing", (*path, as_key(key)))
+    for key in state:
+        if key not in template:
+            yield Mismatch("no such key in the template", describe(state[key]), (*path, as_key(key)))
+
+
+def _untyped(state: Any, path: Path, template: Any) -> Iterator[Mismatch]:
+    """A subtree that no schema describes must have the form of the template's, and arrays of its shapes."""
+    if template is _ABSENT:
+        return
+    if state.__class__ is dict and isinstance(template, dict) and state.keys() == template.keys():
+        for key in template:
+            yield from _untyped(state[key], (*path, as_key(key)), template[key])
+    elif isinstance(template, dict):
+        got = _keys(state) if state.__class__ is dict and state else describe(state)
+        yield Mismatch(
+            f"the keys {_keys(template)} as in the template" if template else "{} as in the template", got, path
+        )
+    elif (
+        state.__class__ is dict
+        or (state is None) != (template is None)
+        or getattr(state, "shape", None) != getattr(template, "shape", None)
+    ):
+        yield Mismatch(f"{describe(template)} as in the template", describe(state), path)
+
+
+def _keys(state: Mapping[Any, Any]) -> str:
+    return ", ".join([str(key)[:40] for key in list(state)[:12]])
 
 
 def _array(type: ir.Array | ir.Key, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:

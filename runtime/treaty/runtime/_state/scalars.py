@@ -1,7 +1,9 @@
 """Python values: the check of one value each. Generated code and `explain` both use these, so they cannot differ."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import numpy as np
 
 from treaty.runtime._state.arrays import Mismatch
 
@@ -60,3 +62,14 @@ CHECKS: Final[Mapping[str, Callable[[object], object]]] = {
     "bytes": binary,
     "none": none,
 }
+
+
+def same_static(one: Any, other: Any) -> bool:
+    """Whether two static values are equal, with NaN equal to NaN, also inside tuples and their states."""
+    if isinstance(one, (tuple, list)) and type(one) is type(other):
+        return len(one) == len(other) and all(map(same_static, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_static(one[key], other[key]) for key in one)
+    if isinstance(one, (complex, np.complexfloating)) and isinstance(other, (complex, np.complexfloating)):
+        return same_static(float(one.real), float(other.real)) and same_static(float(one.imag), float(other.imag))
+    return one is other or bool(one == other) or bool(one != one and other != other)

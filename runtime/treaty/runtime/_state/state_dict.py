@@ -1,7 +1,10 @@
 """State dicts of values: `to_state_dict`, `from_state_dict`, and the driver behind every generated reader."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal, TypeVar, overload
+
+import jax
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._state import template as templates
@@ -76,10 +79,14 @@ def from_state_dict(
     if isinstance(target, type) or hasattr(target, "__origin__"):
         return build(codec_of_class(target), state, dims or {}, into)
     codec = codec_of_instance(target)
-    filled = templates.fill_untyped(codec.schema, state, target)
+    try:
+        filled = templates.fill_untyped(codec.schema, state, target, partial(from_state_dict, into=into))
+    except StateMismatchError as error:  # of an instance inside, which does not know where it is
+        raise _error(codec, state, dims or {}, write_state(codec, target), error) from None
     obj = build(codec, filled, dims or {}, into)
     if not templates.same_shapes(obj, target):
-        raise _error(codec, state, dims or {}, write_state(codec, target), None)
+        found = walk(codec.schema, state, dims or {}, write_state(codec, target))
+        raise StateMismatchError(found or [_other_structure(obj, target)])
     return obj
 
 
@@ -126,10 +133,13 @@ def check_arguments(codec: Codec[Any], dims: Mapping[str, int | None], into: str
             raise TreatyError(f"dims={{{name!r}: {dims[name]!r}}}: expected an int")
 
 
-def _error(
-    codec: Codec[Any], state: Any, dims: Mapping[str, int | None], template: Any, cause: Exception | None
-) -> Exception:
+def _error(codec: Codec[Any], state: Any, dims: Mapping[str, int | None], template: Any, cause: Exception) -> Exception:
     found = walk(codec.schema, state, dims) if template is None else walk(codec.schema, state, dims, template)
-    if found or cause is None:
-        return StateMismatchError(found)
-    return cause
+    return StateMismatchError(found) if found else cause
+
+
+def _other_structure(obj: Any, target: Any) -> Mismatch:
+    """What a schema does not say: the static fields of a class of another library, a container in an untyped subtree."""
+    told = templates.difference(jax.tree.structure(obj), jax.tree.structure(target))
+    expected, got = told or ("leaves of the shapes", "others")
+    return Mismatch(f"{expected} as in the template", got, ())

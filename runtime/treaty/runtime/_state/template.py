@@ -4,57 +4,82 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+from attrs import frozen
 
-from treaty.runtime._state.untyped import like_template
+from treaty.runtime._state.scalars import same_static
+from treaty.runtime._state.untyped import Restore, like_template
 from treaty.schema import Schema, ir
 
 
 def same_shapes(obj: Any, template: Any) -> bool:
     """Whether two instances have one structure, equal static fields, and leaves of one shape."""
-    tree: Any  # PyTreeDef's stub lacks ==
     leaves, tree = jax.tree.flatten(obj)
     expected, expected_tree = jax.tree.flatten(template)
-    return bool(tree == expected_tree) and all(
+    return difference(tree, expected_tree) is None and all(
         getattr(leaf, "shape", None) == getattr(want, "shape", None)
         for leaf, want in zip(leaves, expected, strict=True)
     )
 
 
-def fill_untyped(schema: Schema, state: Any, template: Any) -> Any:
+def difference(tree: Any, expected: Any) -> tuple[str, str] | None:
+    """The first node that is expected and the one that is there, None where two structures are equal but for NaNs."""
+    if tree == expected:
+        return None
+    node, wanted = tree.node_data(), expected.node_data()
+    if node is None or wanted is None or node[0] is not wanted[0] or not same_static(node[1], wanted[1]):
+        return _show_node(wanted), _show_node(node)
+    below, wanted_below = tree.children(), expected.children()
+    if len(below) != len(wanted_below):
+        return f"{len(wanted_below)} items", f"{len(below)}"
+    found = map(difference, below, wanted_below)
+    return next((one for one in found if one is not None), None)
+
+
+def _show_node(data: Any) -> str:
+    if data is None:
+        return "a leaf"
+    return f"{data[0].__qualname__} with {data[1]!r}"[:120]
+
+
+def fill_untyped(schema: Schema, state: Any, template: Any, restore: Restore) -> Any:
     """The state dict with its untyped subtrees in the template's containers; the caller's dict stays as it was."""
     if not any(isinstance(type, ir.Untyped) for cls in schema.classes for type in _all_types(cls)):
         return state
-    return _fill_class(schema, schema.root_class, state, template)
+    return _Filler(schema, restore).cls(schema.root_class, state, template)
 
 
-def _fill_class(schema: Schema, cls: ir.Class, state: Any, template: Any) -> Any:
-    if state.__class__ is not dict:
+@frozen
+class _Filler:
+    schema: Schema
+    restore: Restore
+
+    def cls(self, cls: ir.Class, state: Any, template: Any) -> Any:
+        if state.__class__ is not dict:
+            return state
+        filled = dict(state)
+        for field in cls.fields:
+            if field.key in filled:
+                below = template[field.name] if cls.kind in ("typeddict", "keywords") else getattr(template, field.name)
+                filled[field.key] = self.type(field.type, filled[field.key], below)
+        return filled
+
+    def type(self, type: ir.Type, state: Any, template: Any) -> Any:
+        if isinstance(type, ir.Untyped):
+            return like_template(template, state, self.restore)
+        if isinstance(type, ir.Optional):
+            return state if template is None else self.type(type.item, state, template)
+        if state.__class__ is not dict:
+            return state
+        if isinstance(type, ir.Node):
+            return self.cls(self.schema[type.cls], state, template)
+        if isinstance(type, ir.Sequence):
+            return {key: self.type(type.item, state.get(key), one) for key, one in _numbered(template, state)}
+        if isinstance(type, ir.Tuple):
+            pairs = zip(type.items, _numbered(template, state), strict=False)
+            return {key: self.type(item, state.get(key), one) for item, (key, one) in pairs}
+        if isinstance(type, ir.Dict) and {str(key) for key in template} == set(state):
+            return {str(key): self.type(type.value, state[str(key)], one) for key, one in template.items()}
         return state
-    filled = dict(state)
-    for field in cls.fields:
-        if field.key in filled:
-            below = template[field.name] if cls.kind in ("typeddict", "keywords") else getattr(template, field.name)
-            filled[field.key] = _fill(schema, field.type, filled[field.key], below)
-    return filled
-
-
-def _fill(schema: Schema, type: ir.Type, state: Any, template: Any) -> Any:
-    if isinstance(type, ir.Untyped):
-        return like_template(template, state)
-    if isinstance(type, ir.Optional):
-        return state if template is None else _fill(schema, type.item, state, template)
-    if state.__class__ is not dict:
-        return state
-    if isinstance(type, ir.Node):
-        return _fill_class(schema, schema[type.cls], state, template)
-    if isinstance(type, ir.Sequence):
-        return {key: _fill(schema, type.item, state.get(key), one) for key, one in _numbered(template, state)}
-    if isinstance(type, ir.Tuple):
-        pairs = zip(type.items, _numbered(template, state), strict=False)
-        return {key: _fill(schema, item, state.get(key), one) for item, (key, one) in pairs}
-    if isinstance(type, ir.Dict) and {str(key) for key in template} == set(state):
-        return {str(key): _fill(schema, type.value, state[str(key)], one) for key, one in template.items()}
-    return state
 
 
 def _numbered(template: Any, state: Mapping[Any, Any]) -> list[tuple[str, Any]]:

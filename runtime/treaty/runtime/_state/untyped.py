@@ -1,11 +1,13 @@
 """Subtrees declared Any or PyTree: stored as Flax would store them, and not checked."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from treaty.runtime._state.registry import codec_of_instance
 from treaty.schema import TreatyError
 from treaty.schema._declare import version_of
+
+Restore: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]  # an instance like the template, from a state dict
 
 
 def write_untyped(value: Any) -> Any:
@@ -29,14 +31,17 @@ def read_untyped(state: Any) -> Any:
     return state
 
 
-def like_template(template: Any, state: Any) -> Any:
-    """The subtree in the template's containers; where the two differ in structure, the state as it is."""
+def like_template(template: Any, state: Any, restore: Restore) -> Any:
+    """The subtree in the template's containers and state classes; where the two differ in structure, the state as it is."""
     if not isinstance(state, Mapping):
         return state
+    if version_of(type(template)) is not None:
+        return restore(template, state)
     if isinstance(template, dict) and {str(key) for key in template} == set(state):
-        return {key: like_template(one, state[str(key)]) for key, one in template.items()}
+        return {key: like_template(one, state[str(key)], restore) for key, one in template.items()}
     if isinstance(template, tuple) and hasattr(template, "_fields") and set(template._fields) == set(state):
-        return type(template)(**{name: like_template(getattr(template, name), state[name]) for name in state})
+        parts = {name: like_template(getattr(template, name), state[name], restore) for name in state}
+        return type(template)(**parts)
     if isinstance(template, (list, tuple)) and {str(i) for i in range(len(template))} == set(state):
-        return type(template)([like_template(one, state[str(i)]) for i, one in enumerate(template)])
+        return type(template)([like_template(one, state[str(i)], restore) for i, one in enumerate(template)])
     return state
