@@ -50,11 +50,6 @@ CAN_STORE: Final = (
     "expected an array (Float32[Array, 'a b']), a Python or numpy scalar, an enum, a state class, "
     "list, tuple, dict[str, X], X | None, or Any for an unchecked subtree"
 )
-# Older versions of numpy take np.floating for float64, and warn: asked or not, it is no one type.
-_ABSTRACT: Final = (
-    *(np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger),
-    *(np.inexact, np.floating, np.complexfloating, np.flexible, np.character),
-)
 
 
 def array(annotation: Any) -> ir.Type:
