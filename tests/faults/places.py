@@ -67,7 +67,9 @@ class Trial:
         again = self.save(NEXT)
         assert again.ended == "saved", (moment, again.message)
         assert self.found() == NEXT, moment
-        if self.how != "msgpack":
+        if self.how == "msgpack":
+            assert os.listdir(self.folder) == [self.path.name], moment
+        else:
             assert len(os.listdir(self.path)) == 2, (moment, os.listdir(self.path))
 
     def committed(self, calls: Sequence[Call]) -> int | None:

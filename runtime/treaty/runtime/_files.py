@@ -17,6 +17,7 @@ from typing import IO, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
+from treaty.runtime._forks import close_lock, open_lock, try_lock
 from treaty.runtime._paths import local_path
 from treaty.runtime._permissions import keep_permissions
 from treaty.runtime._system import start_writing
@@ -32,6 +33,7 @@ _BUFFERS: Final = 1024  # in one writev; what every system takes
 _HELD: Final = 2**24  # bytes gathered before they are written
 _STARTED: Final = 2**25  # bytes after which the disk is told to begin
 _BLOCK: Final = 2**20  # bytes given to a compressor at a time, which bounds what it holds
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 @contextmanager
@@ -44,15 +46,14 @@ def replacing(path: str | os.PathLike[str], like: str | os.PathLike[str] | None 
     try:
         place = Path(os.path.realpath(local_path(path)))
         _refuse_special(place)
-        temporary = place.with_name(f".{place.name[:40]}.{secrets.token_hex(6)}.tmp")  # a name may be 255 bytes long
-        descriptor = _created(temporary, place if os.path.exists(place) else like)
+        temporary, descriptor = _created(place, place if os.path.exists(place) else like)
         try:
             try:
                 yield descriptor
                 os.fsync(descriptor)
+                os.replace(temporary, place)
             finally:
-                os.close(descriptor)
-            os.replace(temporary, place)
+                close_lock(descriptor)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
@@ -65,18 +66,71 @@ def replacing(path: str | os.PathLike[str], like: str | os.PathLike[str] | None 
         raise
 
 
-def _created(temporary: Path, like: str | os.PathLike[str] | None) -> int:
-    """A new file, which nobody can read who could not read the other."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(temporary, flags, 0o666 if like is None else 0o600)
-    if like is not None:
+def _created(place: Path, like: str | os.PathLike[str] | None) -> tuple[Path, int]:
+    """A new file beside a place, which nobody can read who could not read the other, and its descriptor.
+
+    The name is the place's, and the file is locked: so what a writer left that was killed is known, and removed. While
+    another writes to the place, or where there are no locks, a name of its own serves.
+    """
+    number = zlib.crc32(b"/" + os.fsencode(place.name))  # not the number of its workspace
+    short = f".{place.name[:40]}"  # a name may be 255 bytes long
+    temporary = place.with_name(f"{short}.{number:08x}.tmp")
+    descriptor = _open_new(temporary, like)
+    if descriptor is None:
+        temporary = place.with_name(f"{short}.{secrets.token_hex(6)}.tmp")
+        descriptor = open_lock(temporary, _NEW, 0o666 if like is None else 0o600)
+    try:
+        if like is not None:
+            with suppress(FileNotFoundError):  # removed by another writer: then it is for its owner alone
+                keep_permissions(like, descriptor)
+    except BaseException:
+        close_lock(descriptor)
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary, descriptor
+
+
+def _open_new(temporary: Path, like: object) -> int | None:
+    """A new and locked file; None where a live writer has one of this name."""
+    while True:
         try:
-            keep_permissions(like, descriptor)
-        except BaseException:
-            os.close(descriptor)
+            descriptor = open_lock(temporary, _NEW, 0o666 if like is None else 0o600)
+        except FileExistsError:
+            if not _removed_dead(temporary):
+                return None
+            continue
+        if try_lock(descriptor) and _is_at(descriptor, temporary):
+            return descriptor
+        # Another writer took it for a dead one's before it was locked; or there are no locks.
+        if _is_at(descriptor, temporary):
             temporary.unlink(missing_ok=True)
-            raise
-    return descriptor
+        close_lock(descriptor)
+        return None
+
+
+def _removed_dead(temporary: Path) -> bool:
+    """Whether what a killed writer left is gone."""
+    try:
+        descriptor = open_lock(temporary, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return True
+    except OSError:  # of another user, or a link
+        return False
+    try:
+        if not try_lock(descriptor):
+            return False
+        if _is_at(descriptor, temporary):
+            temporary.unlink(missing_ok=True)
+        return True
+    finally:
+        close_lock(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 def _first(error: BaseException, outer: BaseException | None) -> BaseException:

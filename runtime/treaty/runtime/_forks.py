@@ -4,6 +4,7 @@ A lock of flock belongs to all copies of a descriptor, so a child that outlives 
 TensorStore and of JAX stay behind with the parent: what needs them would wait for ever, or end the process.
 """
 
+import errno
 import fcntl
 import os
 import sys
@@ -16,6 +17,8 @@ from treaty.schema import TreatyError
 
 _ADVICE: Final = 'start such processes with multiprocessing.get_context("spawn"), or fork them earlier'
 
+# NFS asks for a descriptor that can write, which no directory has: EBADF.
+_NO_LOCKS: Final = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _OF_TENSORSTORE: Final = "ts_pool_worker\n"
 
 _locks: set[int] = set()  # descriptors
@@ -25,12 +28,25 @@ _lacks_tensorstore = False
 _lacks_devices = False
 
 
-def open_lock(path: str | os.PathLike[str]) -> int:
-    """A descriptor of a directory, to be locked; children do not keep it."""
+def open_lock(path: str | os.PathLike[str], flags: int = os.O_RDONLY | os.O_DIRECTORY, mode: int = 0o666) -> int:
+    """A descriptor of a directory, or of a file with other flags, to be locked; children do not keep it."""
     with _forking:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(path, flags, mode)
         _locks.add(descriptor)
     return descriptor
+
+
+def try_lock(descriptor: int) -> bool | None:
+    """Whether no other process has the lock; None where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return None
+    return True
 
 
 def close_lock(descriptor: int) -> None:

@@ -1,24 +1,21 @@
 """A folder beside a checkpoint in which the next one is made. One writer has it at a time, and what a dead one left goes."""
 
-import errno
-import fcntl
 import os
 import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
+from treaty.runtime._forks import close_lock, open_lock, try_lock
 from treaty.schema import TreatyError
 
 KEPT: Final = "old"  # what was at the place, where two renames put another there
 _LOCK: Final = "lock"
-_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @frozen
@@ -48,14 +45,14 @@ def workspace(place: Path) -> Iterator[Workspace]:
             _tidy(folder, place)
             (folder / _LOCK).unlink()
             folder.rmdir()
-        lock.close()
+        close_lock(lock)
 
 
 @contextmanager
 def locked_directory(place: Path) -> Iterator[None]:
     """A directory that no save is writing into: saves of Treaty's own format lock it while they do."""
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0))
+        descriptor = open_lock(place)
     except OSError:  # a link that leads nowhere has nothing to be locked
         yield
         return
@@ -63,7 +60,7 @@ def locked_directory(place: Path) -> Iterator[None]:
         _lock(descriptor, place)
         yield
     finally:
-        os.close(descriptor)
+        close_lock(descriptor)
 
 
 def put_back(place: Path) -> None:
@@ -84,8 +81,8 @@ def _folder(place: Path) -> Path:
     return place.with_name(f".{place.name[:40]}.{number:08x}.tmp")
 
 
-def _take(place: Path) -> FileIO | None:
-    """The locked file of the folder; None where there are no locks."""
+def _take(place: Path) -> int | None:
+    """The locked file, by its descriptor, of the folder; None where there are no locks."""
     folder = _folder(place)
     while True:
         with suppress(FileExistsError):
@@ -93,18 +90,18 @@ def _take(place: Path) -> FileIO | None:
         if folder.is_symlink():
             raise TreatyError(f"expected a folder to work in, got a link at {folder}; remove it")
         try:
-            lock = FileIO(folder / _LOCK, "a")  # which an exception at any moment closes, and so unlocks
+            lock = open_lock(folder / _LOCK, os.O_WRONLY | os.O_CREAT)
         except FileNotFoundError:  # the one before has just removed its folder
             continue
         try:
-            is_locked = _lock(lock.fileno(), place)
+            is_locked = _lock(lock, place)
             with suppress(FileNotFoundError):  # or the lock in it
-                if is_locked and os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / _LOCK)):
+                if is_locked and os.path.samestat(os.fstat(lock), os.stat(folder / _LOCK)):
                     return lock
         except BaseException:
-            lock.close()
+            close_lock(lock)
             raise
-        lock.close()
+        close_lock(lock)
         if not is_locked:
             with suppress(OSError):
                 (folder / _LOCK).unlink()
@@ -114,15 +111,10 @@ def _take(place: Path) -> FileIO | None:
 
 def _lock(descriptor: int, place: Path) -> bool:
     """Whether it is locked: not every file system can. The lock of another is an error."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise TreatyError(f"expected {place} to be free, got another save that is writing to it") from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        return False
-    return True
+    is_locked = try_lock(descriptor)
+    if is_locked is False:
+        raise TreatyError(f"expected {place} to be free, got another save that is writing to it")
+    return is_locked is True
 
 
 def _tidy(folder: Path, place: Path) -> None:

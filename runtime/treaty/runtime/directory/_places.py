@@ -5,7 +5,6 @@ replaces the previous one at once, and only then does the previous data go. A re
 """
 
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
-from treaty.runtime._forks import close_lock, open_lock
+from treaty.runtime._forks import close_lock, open_lock, try_lock
 from treaty.runtime._overtaken import Known, begin_again
 from treaty.runtime._paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.directory import _owner as owner
@@ -32,7 +31,6 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
 GRACE: Final = 900.0  # seconds in which data may change no more, and its save still be alive on another host
 _BLOCK: Final = 2**20  # bytes read at a time
-_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Place(Protocol):
@@ -277,15 +275,10 @@ class Local:
 
     def _take_lock(self) -> bool:
         """Whether no other save can be under way; some network file systems cannot tell."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it") from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            return False
-        return True
+        is_locked = try_lock(self._lock)
+        if is_locked is False:
+            raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it")
+        return is_locked is True
 
     def _look_again(self, data: str, files: Mapping[str, int]) -> None:
         found = self.sizes(data)

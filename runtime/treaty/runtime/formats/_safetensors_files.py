@@ -50,7 +50,8 @@ def write(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str
             raise InvalidArgumentError(f"expected other metadata than {name!r}, which the index holds")
     groups = [] if max_shard_bytes is None else group_keys_by_shard_size(tensors, max_shard_bytes)
     with storing("write", place):
-        like = next(iter(under_prefix(prefix)), None)
+        present = Path(chosen(place))
+        like = present if present.exists() else None
         if len(groups) > 1:
             _write_shards(place, groups, tensors, metadata, like)
         else:
