@@ -35,7 +35,7 @@ def test_a_forked_process_saves_and_restores_or_says_at_once_why_not(tmp_path: P
         for kind in (*kinds, "restored from a directory"):
             expected = "ok"
             is_late = stage == "during a computation"
-            if kind in ("msgpack", "safetensors", "directory") and is_late:
+            if kind in ("msgpack", "safetensors", "directory", "background") and is_late:
                 expected = COMPUTED
             elif kind in ("directory", "background") and stage not in ("fresh", "after jax"):
                 expected = TENSORSTORE
