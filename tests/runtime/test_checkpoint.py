@@ -83,6 +83,8 @@ def test_what_a_format_cannot_do_is_refused(tmp_path: Path) -> None:
         save(tmp_path / "x.msgpack", train(), metadata={"a": 1})
     with pytest.raises(TreatyError, match=r"expected a \.safetensors path for max_shard_bytes, got"):
         save(tmp_path / "x", train(), max_shard_bytes=10)
+    with pytest.raises(TreatyError, match=r"expected a directory for timeout, got"):
+        save(tmp_path / "x.safetensors", train(), timeout=5)
     with pytest.raises(TreatyError, match=r"expected a directory or a URL, got the file"):
         save_async(tmp_path / "x.msgpack", train())
     save(tmp_path / "x.msgpack", train())
