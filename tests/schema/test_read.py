@@ -1,5 +1,6 @@
 """Declarations that are refused: each with the file, the class, the field, what is wrong, and how to write it."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -355,3 +356,19 @@ def test_kinds_of_numpy_scalars_are_no_type(name: str, monkeypatch: pytest.Monke
     monkeypatch.setattr("numpy.dtype", None)  # not asked: older versions of numpy answer with a warning and float64
     with pytest.raises(SchemaError, match=f"{name}: expected one numpy scalar type, such as np.float32"):
         numpy_scalar(getattr(np, name))
+
+
+class Pair(NamedTuple):
+    a: Any
+
+
+def test_problems_of_classes_described_in_place_say_which_field_describes_them() -> None:
+    @state
+    class Owner:
+        call: Annotated[Partial, Fields(func=print, keywords={"a": Annotated[Linear, Dims(wrong="d")]})]
+        pair: Annotated[Pair, Fields(a=Annotated[Linear, Dims(wrong="d")])]
+
+    with pytest.raises(SchemaError) as caught:
+        schema_of(Owner)
+    for problem, place in zip(caught.value.problems, ("Owner.call.a", "Owner.pair.a"), strict=True):
+        assert re.match(rf"tests/schema/test_read.py:\d+: .*{place}: Dims\(wrong=...\): ", problem)

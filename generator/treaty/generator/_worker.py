@@ -41,7 +41,10 @@ def read(name: str) -> dict[str, Any]:
     module = importlib.import_module(name)
     found = roots(module)
     if not found:
-        raise SchemaError(f"{name}: no class declared with @state, so there is nothing to generate")
+        where = f"{relative(file)}: " if (file := getattr(module, "__file__", None)) else ""
+        raise SchemaError(
+            f"{where}{name}: no class declared with @state, so there is nothing to generate; write @state above a class"
+        )
     reader = Reader(importable=True)
     root_ids = [reader.root(cls) for cls in found]
     classes = reader.classes()

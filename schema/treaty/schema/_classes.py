@@ -29,8 +29,6 @@ class Place:
     field: str = ""
 
     def __str__(self) -> str:
-        if self.cls is None or isinstance(self.cls, dict):
-            return "fields given in place"
         try:
             file = inspect.getsourcefile(self.cls) or self.cls.__module__
             line = inspect.getsourcelines(self.cls)[1]

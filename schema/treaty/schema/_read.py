@@ -58,6 +58,7 @@ class Reader:
         self._importable = importable
         self._raw: dict[str, ir.Class] = {}
         self._problems: list[str] = []
+        self._inline_places: dict[str, Place] = {}  # by id: the field that first describes a class in place
         self.objects: dict[str, Any] = {}  # by symbol: every class and function that the IR names
 
     def root(self, annotation: Any) -> str:
@@ -77,7 +78,10 @@ class Reader:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
         if self._problems:
             raise SchemaError(*self._problems)
-        return settle(self._raw, EVERY, lambda id: str(Place(self.objects.get(self._raw[id].symbol))))
+        return settle(self._raw, EVERY, lambda id: str(self._inline_places.get(id) or Place(self._object(id))))
+
+    def _object(self, id: str) -> Any:
+        return self.objects.get(self._raw[id].symbol)
 
     def _symbol(self, value: Any) -> str:
         symbol = symbol_of(value)
@@ -245,6 +249,7 @@ class Reader:
         """A class described in place. Its id is its content: the same description is the same class."""
         types = {name: self._type(one, scope, place) for name, one in annotations.items()}
         id = inline_id(symbol, types)
+        self._inline_places.setdefault(id, place)
         fields = tuple(ir.Field(name, name, aliases.get(name, name), type) for name, type in types.items())
         self._raw[id] = ir.Class(id, symbol, kind, (), fields)
         return ir.Node(id, ((EVERY, Name(EVERY)),))
