@@ -16,7 +16,7 @@ from jax import Array
 from jaxtyping import Float32
 
 from treaty.generator import load
-from treaty.runtime import CorruptCheckpointError, from_bytes, restore, save, serialization, to_bytes
+from treaty.runtime import CorruptCheckpointError, NewerFormatError, from_bytes, restore, save, serialization, to_bytes
 from treaty.runtime._convert.convert import convert
 from treaty.runtime.formats import msgpack, npz, orbax
 from treaty.runtime.formats import safetensors as ours
@@ -121,6 +121,14 @@ def test_formats_without_such_a_mark_keep_the_key(name: str, tmp_path: Path) -> 
     assert not (tmp_path / "converted.msgpack").exists()
 
 
+def test_what_has_no_form_in_messagepack_is_not_converted_to_it(tmp_path: Path) -> None:
+    save(tmp_path / "x", Table(rows={"\ud800": 1}))
+    assert restore(tmp_path / "x", Table).rows == {"\ud800": 1}
+    with pytest.raises(TreatyError, match="expected what MessagePack can hold, got .*surrogates"):
+        convert(tmp_path / "x", tmp_path / "converted.msgpack")
+    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+
+
 def test_the_drop_in_module_writes_the_key_as_flax_does(tmp_path: Path) -> None:
     tree = {CHUNKED: True, "shape": {"0": 2}, "chunks": {"0": np.arange(2)}}
     assert serialization.to_bytes(tree) == flax.serialization.to_bytes(tree)
@@ -201,6 +209,18 @@ def test_a_note_that_does_not_fit_is_damage(said: str, tmp_path: Path) -> None:
     safetensors.numpy.save_file({"rest.w": np.ones(2, np.float32)}, tmp_path / "x.safetensors", metadata)
     with pytest.raises(CorruptCheckpointError):
         ours.load(tmp_path / "x.safetensors")
+
+
+def test_a_note_with_more_parts_is_of_a_newer_treaty(tmp_path: Path) -> None:
+    arrays = {"x": np.ones(2, np.float32)}
+    safetensors.numpy.save_file(arrays, tmp_path / "x.safetensors", {"treaty": '{"values": [], "codecs": {}}'})
+    newer = r"written by a newer Treaty \(with 'codecs', which this one does not know\); upgrade treaty$"
+    with pytest.raises(NewerFormatError, match=f"^__metadata__.treaty: {newer}"):
+        ours.load(tmp_path / "x.safetensors")
+    note: Any = np.frombuffer(b'{"values":[],"dtypes":{},"codecs":{}}', np.uint8)
+    np.savez(tmp_path / "x.npz", x=np.ones(2), __treaty__=note)
+    with pytest.raises(NewerFormatError, match=f"^the member __treaty__: {newer}"):
+        npz.read_tree(tmp_path / "x.npz")
 
 
 def test_bytes_keep_them_too() -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from treaty.runtime._errors import LeafError as LeafError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import MissingCheckpointError as MissingCheckpointError
+    from treaty.runtime._errors import NewerFormatError as NewerFormatError
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
     from treaty.runtime._errors import StorageError as StorageError
     from treaty.runtime._errors import TreatyError as TreatyError
@@ -49,6 +50,7 @@ _HOME: Final = {
     "LeafError": "_errors",
     "Mismatch": "_errors",
     "MissingCheckpointError": "_errors",
+    "NewerFormatError": "_errors",
     "StateMismatchError": "_errors",
     "StorageError": "_errors",
     "TreatyError": "_errors",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
+from treaty.schema import NewerFormatError as NewerFormatError
 from treaty.schema import TreatyError as TreatyError
 
 Path = tuple[str | int, ...]  # str: a field, int: an index, and a dict key is a str that starts with "["

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from treaty.schema._declare import Length as Length
     from treaty.schema._declare import field as field
     from treaty.schema._declare import state as state
+    from treaty.schema._errors import NewerFormatError as NewerFormatError
     from treaty.schema._errors import SchemaError as SchemaError
     from treaty.schema._errors import TreatyError as TreatyError
     from treaty.schema._read import schema_of as schema_of
@@ -25,6 +26,7 @@ _HOME: Final = {
     "Length": "_declare",
     "field": "_declare",
     "state": "_declare",
+    "NewerFormatError": "_errors",
     "SchemaError": "_errors",
     "TreatyError": "_errors",
     "schema_of": "_read",

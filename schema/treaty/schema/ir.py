@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Final
 import attrs
 from attrs import frozen
 
-from treaty.schema._errors import SchemaError
+from treaty.schema._errors import NewerSchemaError, SchemaError
 from treaty.schema.dims import Dim, Expr, parse_dim, parse_expr
 
 FORMAT: Final = 1
+KINDS: Final = ("state", "attrs", "namedtuple", "typeddict", "foreign", "keywords")
 
 
 @frozen
@@ -199,6 +200,8 @@ class Schema:
     def from_json(cls, text: str | bytes) -> "Schema":
         try:
             data = json.loads(text)
+            if type(data["treaty"]) is int and data["treaty"] > FORMAT:
+                raise NewerSchemaError(f"format {data['treaty']}, this one reads up to {FORMAT}")
             if data["treaty"] != FORMAT:
                 raise SchemaError(f"schema: expected format {FORMAT}, got {data['treaty']!r}")
             return cls(data["root"], tuple(class_from_data(one) for one in data["classes"]))
@@ -321,6 +324,9 @@ def _field_to_data(field: Field) -> dict[str, Any]:
 
 
 def class_from_data(data: Mapping[str, Any]) -> Class:
+    _check_members(data, Class)
+    if data["kind"] not in KINDS:
+        raise NewerSchemaError(f"a class of kind {str(data['kind'])[:40]!r}, which this one does not know")
     return Class(
         id=data["id"],
         symbol=data.get("symbol", data["id"]),
@@ -334,6 +340,7 @@ def class_from_data(data: Mapping[str, Any]) -> Class:
 
 
 def _field_from_data(data: Mapping[str, Any]) -> Field:
+    _check_members(data, Field)
     name = data.get("name", data["key"])
     return Field(
         key=data["key"],
@@ -343,6 +350,13 @@ def _field_from_data(data: Mapping[str, Any]) -> Field:
         static=data.get("static", False),
         default=data.get("default"),
     )
+
+
+def _check_members(data: Mapping[str, Any], cls: Any) -> None:
+    """The digest covers every member: one that is not known cannot be left aside."""
+    for name in data:
+        if name not in attrs.fields_dict(cls) and not (name == "kind" and hasattr(cls, "KIND")):
+            raise NewerSchemaError(f"with {name[:40]!r} in a {cls.__name__.lower()}, which this one does not know")
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -367,7 +381,11 @@ def _encode(name: str, value: Any) -> Any:
 
 def _type_from_data(data: Mapping[str, Any]) -> Type:
     values = dict(data)
-    cls = _TYPES[values.pop("kind")]
+    kind = values.pop("kind")
+    if kind not in _TYPES:
+        raise NewerSchemaError(f"a type of kind {str(kind)[:40]!r}, which this one does not know")
+    cls = _TYPES[kind]
+    _check_members(values, cls)
     for name, value in values.items():
         if name == "dims":
             values[name] = tuple(map(parse_dim, value))

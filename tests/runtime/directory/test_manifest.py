@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.directory.states import Train
-from treaty.runtime import CorruptCheckpointError
+from treaty.runtime import CorruptCheckpointError, NewerFormatError
 from treaty.runtime.directory import inspect, restore, verify
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import chunk_name, chunk_number, chunk_shape, chunk_starts
@@ -154,8 +154,59 @@ def test_deep_nesting_is_refused() -> None:
 def test_a_later_version_says_so(checkpoint: Path) -> None:
     manifest = checkpoint / "treaty.json"
     manifest.write_bytes(forged(manifest.read_bytes(), lambda data: data.update(version=2)))
-    with pytest.raises(TreatyError, match="expected directory format 1, got 2"):
-        inspect(checkpoint)
+    newer = r"checkpoint: written by a newer Treaty \(directory format 2, this one reads up to 1\); upgrade treaty$"
+    readers: list[Callable[[Path], Any]] = [inspect, verify, lambda path: restore(path, Train)]
+    for read in readers:
+        with pytest.raises(NewerFormatError, match=newer):
+            read(checkpoint)
+    assert (
+        data_of(manifest.read_bytes()) is not None
+    )  # so that a save over it leaves its data alone until it is replaced
+
+
+NEWER: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a member": (lambda data: data.update(extra=1), "with 'extra' at the manifest, which this one does not know"),
+    "a member of a leaf": (lambda data: data["leaves"][0].update(codec="zstd"), "with 'codec' at $"),
+    "a member of an array": (lambda data: first_array(data).update(codec="zstd"), "with 'codec' at $"),
+    "a member of a file": (lambda data: data["files"][0].update(codec="zstd"), "with 'codec' at files, which"),
+    "a schema format": (
+        lambda data: data["schema"].update(treaty=2),
+        "(its schema: written by a newer Treaty (format 2,",
+    ),
+    "a member of a class": (
+        lambda data: data["schema"]["classes"][0].update(reserved=[]),
+        "with 'reserved' in a class",
+    ),
+    "a member of a field": (
+        lambda data: data["schema"]["classes"][0]["fields"][0].update(aliases=[]),
+        "with 'aliases' in a field",
+    ),
+    "a kind of type": (
+        lambda data: data["schema"]["classes"][0]["fields"][0]["type"].update(kind="ragged"),
+        "a type of kind 'ragged'",
+    ),
+    "a kind of class": (
+        lambda data: data["schema"]["classes"][0].update(kind="pydantic"),
+        "a class of kind 'pydantic'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NEWER)
+def test_what_is_not_known_was_written_by_a_newer_treaty(case: str, checkpoint: Path) -> None:
+    change, said = NEWER[case]
+    manifest = checkpoint / "treaty.json"
+    manifest.write_bytes(forged(manifest.read_bytes(), change))
+    with pytest.raises(NewerFormatError, match=r"written by a newer Treaty .*; upgrade treaty$") as caught:
+        verify(checkpoint)
+    assert said in str(caught.value)
+
+
+def test_what_a_reader_may_ignore_is_ignored(checkpoint: Path) -> None:
+    manifest = checkpoint / "treaty.json"
+    manifest.write_bytes(forged(manifest.read_bytes(), lambda data: data.update(more={"host": "a"})))
+    restore(checkpoint, Train)
+    verify(checkpoint)
 
 
 names = st.text(max_size=5)

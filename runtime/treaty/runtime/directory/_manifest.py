@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from treaty.runtime._errors import CorruptCheckpointError, show_keys
+from treaty.runtime._errors import CorruptCheckpointError, NewerFormatError, show_keys
 from treaty.runtime.directory._hash import checksum, is_checksum
-from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
 
 if TYPE_CHECKING:
@@ -27,10 +26,13 @@ DATA: Final = re.compile(r"data-[0-9a-f]{16}\Z")
 SMALL: Final = re.compile(r"small-(0|[1-9][0-9]{0,8})\.msgpack\Z")
 
 _ITEMSIZE: Final = {name: row.itemsize for name, row in BY_NAME.items()}
-_HEAD: Final = re.compile(rb'{"treaty":"directory","version":1,"data":"(data-[0-9a-f]{16})",')
+_HEAD: Final = re.compile(rb'{"treaty":"directory","version":[1-9][0-9]{0,8},"data":"(data-[0-9a-f]{16})",')
 _TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
 _TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
 _KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
+_MORE: Final = "more"  # where later writers put what a reader may ignore
+_LEAF: Final = {"path", "dtype", "shape", "file", "chunks", "checksums", "int"}
+_FILE: Final = {"name", "size", "checksum"}
 _IN_FILE: Final = {"path", "dtype", "shape", "file"}
 _At = str | tuple[str, ...]  # a place in the manifest, or the path of a leaf
 
@@ -164,14 +166,21 @@ class _Parser:
             self.wrong("JSON", error, "the manifest")
         if type(data) is not dict or data.get("treaty") != "directory":
             self.wrong("the manifest of a Treaty directory", type(data).__name__, "the manifest")
-        if data.get("version") != VERSION:
-            raise TreatyError(
-                f"expected directory format {VERSION}, got {str(data.get('version'))[:20]} at {self.where}; "
-                "it was written by another version of Treaty"
-            )
-        if data.keys() != _KEYS:
-            self.wrong(f"the keys {', '.join(sorted(_KEYS))}", ", ".join(sorted(data)), "the manifest")
+        version = data.get("version")
+        if type(version) is int and version > VERSION:
+            raise NewerFormatError(self.where, f"directory format {version}, this one reads up to {VERSION}")
+        if version != VERSION:
+            self.wrong(f"directory format {VERSION}", version, "the manifest")
+        self.known(data, _KEYS | {_MORE}, "the manifest")
+        if missing := _KEYS - data.keys():
+            self.wrong(f"the keys {', '.join(sorted(_KEYS))}", f"no {', '.join(sorted(missing))}", "the manifest")
         return data
+
+    def known(self, data: Mapping[str, Any], members: set[str], at: _At) -> None:
+        """The checksum is right, so a member that is not known was meant: to leave it aside would be to read wrongly."""
+        if others := sorted(data.keys() - members):
+            at = at if isinstance(at, str) else show_keys(at)
+            raise NewerFormatError(self.where, f"with {others[0][:40]!r} at {at}, which this one does not know")
 
     def leaves(self, data: list[Any]) -> tuple[Leaf, ...]:
         """Most leaves are arrays in a file: these are checked column by column."""
@@ -191,6 +200,7 @@ class _Parser:
         path = tuple(self.items(data.get("path"), "a leaf's path"))
         if not _all(str, path):
             self.wrong("strings", path, "a leaf's path")
+        self.known(data, _LEAF, path)
         keys = data.keys()
         if keys == {"path", "file"} or (keys == {"path", "file", "int"} and data["int"] == "hex"):
             return Leaf(path, file=self.count(data["file"], path), is_hex="int" in keys)
@@ -216,7 +226,9 @@ class _Parser:
         return leaf
 
     def file(self, data: Any) -> File:
-        if type(data) is not dict or data.keys() != {"name", "size", "checksum"}:
+        if type(data) is dict:
+            self.known(data, _FILE, "files")
+        if type(data) is not dict or data.keys() != _FILE:
             self.wrong("name, size and checksum", data, "files")
         name = data["name"]
         if name != VALUES and (type(name) is not str or SMALL.match(name) is None):
@@ -247,6 +259,8 @@ class _Parser:
         try:
             schema = Schema.from_json(json.dumps(data))
             found = schema.digest
+        except NewerFormatError as error:
+            raise NewerFormatError(self.where, f"its {str(error).partition(';')[0]}") from None
         except (SchemaError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             self.wrong("a schema", error, "schema")
         if found != digest:

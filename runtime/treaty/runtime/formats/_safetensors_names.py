@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
+from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, NewerFormatError, show_path
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.trees import check_depth
 from treaty.runtime.formats import _exact, _json_values
@@ -134,9 +134,10 @@ def _insert(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
 def _read_note(text: str) -> dict[str, Any]:
     note = parse_json(text.encode("utf-8", "surrogatepass"), "a note")
     values, paths, dtypes = note.get("values", []), note.get("paths", {}), note.get("dtypes", {})
+    if others := sorted(set(note) - {"values", "paths", "dtypes"}):
+        raise NewerFormatError(f"__metadata__.{NOTE}", f"with {others[0][:40]!r}, which this one does not know")
     sound = (
-        set(note) <= {"values", "paths", "dtypes"}
-        and isinstance(values, list)
+        isinstance(values, list)
         and all(isinstance(pair, list) and len(pair) == 2 and _is_path(pair[0]) for pair in values)
         and isinstance(paths, dict)
         and all(_is_path(path) for path in paths.values())

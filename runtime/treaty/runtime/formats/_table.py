@@ -129,7 +129,7 @@ def _write_msgpack(path: Path, tree: dict[str, Any], options: Options) -> None:
         msgpack.write_file(path, tree)
     except TreatyError:
         raise
-    except (TypeError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"expected what MessagePack can hold, got {error}") from error
 
 

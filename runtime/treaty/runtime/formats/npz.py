@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from treaty.runtime._convert.lazy_restore import MaybeScalar, fit, map_arrays, restore_tree
-from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_path
+from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, NewerFormatError, show_path
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._overtaken import begin_again, known_file
 from treaty.runtime._state.arrays import write_key
@@ -173,7 +173,9 @@ def _read_note(array: LazyArray) -> dict[str, Any]:
         raise CorruptCheckpointError(f"expected the bytes of a note, got {array.dtype} in the member {_NOTE}")
     note = parse_json(array.read().tobytes(), f"the member {_NOTE}")
     values, dtypes = note.get("values"), note.get("dtypes")
-    if set(note) != {"values", "dtypes"} or not isinstance(dtypes, dict) or not isinstance(values, list):
+    if others := sorted(set(note) - {"values", "dtypes"}):
+        raise NewerFormatError(f"the member {_NOTE}", f"with {others[0][:40]!r}, which this one does not know")
+    if not isinstance(dtypes, dict) or not isinstance(values, list):
         raise CorruptCheckpointError(f"expected values and dtypes, got something else in the member {_NOTE}")
     for pair in values:
         keys = pair[0] if isinstance(pair, list) and len(pair) == 2 else None
