@@ -124,7 +124,7 @@ def test_formats_without_such_a_mark_keep_the_key(name: str, tmp_path: Path) -> 
 def test_what_has_no_form_in_messagepack_is_not_converted_to_it(tmp_path: Path) -> None:
     save(tmp_path / "x", Table(rows={"\ud800": 1}))
     assert restore(tmp_path / "x", Table).rows == {"\ud800": 1}
-    with pytest.raises(TreatyError, match="expected what MessagePack can hold, got .*surrogates"):
+    with pytest.raises(TreatyError, match=r"expected what MessagePack can hold, got .*surrogates"):
         convert(tmp_path / "x", tmp_path / "converted.msgpack")
     assert [one.name for one in tmp_path.iterdir()] == ["x"]
 
