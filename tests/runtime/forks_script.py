@@ -107,10 +107,10 @@ def _report(how: str, stage: str, folder: Path, given: Training | None) -> None:
     for name, attempt in tries.items():
         try:
             found[name] = "ok" if attempt() in (None, 7) else "wrong"
-        except TreatyError as error:
-            found[name] = str(error)
         except FileNotFoundError:
             found[name] = "not there"
+        except TreatyError as error:
+            found[name] = str(error)
     print(json.dumps({"how": how, "stage": stage, **found}), flush=True)
 
 

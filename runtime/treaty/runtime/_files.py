@@ -211,7 +211,7 @@ class WriteBehind:
 
 def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
     """The bytes of a file as they are, mapped; there is no map of nothing."""
-    with storing("read", path), _opened(path) as file:
+    with storing("read", path), open_file(path) as file:
         if os.fstat(file.fileno()).st_size == 0:
             return b""
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -219,7 +219,7 @@ def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
 
 def read_buffer(path: str | os.PathLike[str]) -> Any:
     """The contents of a file: a map of it, or, where it begins as a compressed one does, memory."""
-    with storing("read", path), _opened(path) as file:
+    with storing("read", path), open_file(path) as file:
         compressor = _compressor(file)
         if compressor is None:
             return map_file(path)
@@ -231,7 +231,7 @@ def read_buffer(path: str | os.PathLike[str]) -> Any:
 
 def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | bytes":
     """As `read_buffer`, but what is compressed is unpacked into a nameless file in `folder`, which is then mapped."""
-    with storing("unpack", path), _opened(path) as file, tempfile.TemporaryFile(dir=folder) as unpacked:
+    with storing("unpack", path), open_file(path) as file, tempfile.TemporaryFile(dir=folder) as unpacked:
         compressor = _compressor(file)
         if compressor is None:
             return map_file(path)
@@ -241,7 +241,8 @@ def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | byt
         return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ) if unpacked.tell() else b""
 
 
-def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
+def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A file to read, and nothing that is no file."""
     try:
         place = local_path(path)
         _refuse_special(place)

@@ -1,12 +1,11 @@
 """A file that is read at any place by any thread, and stays the same file when another takes its name."""
 
-import errno
 import io
 import os
-import stat
 from typing import Any
 
-from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._errors import CorruptCheckpointError, storing
+from treaty.runtime._files import open_file
 from treaty.runtime._memory import HostArray
 
 
@@ -14,16 +13,14 @@ class OpenFile:
     """Closed when nobody needs it any more: lazy arrays do, as long as they live."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
-        found = os.fstat(self._descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
-            raise OSError(code, "expected a file, got a directory, a pipe or a device", os.fspath(path))
-        self.size = found.st_size
+        with storing("read", path):
+            self._file = open_file(path)
+            self._descriptor = self._file.fileno()
+            self.size = os.fstat(self._descriptor).st_size
 
     def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):
-            os.close(self._descriptor)
+        if hasattr(self, "_file"):
+            self._file.close()
 
     def read(self, start: int, size: int) -> bytes:
         """Fewer bytes than asked for at the end of the file."""
