@@ -1,13 +1,13 @@
-"""Schema modules that use each other: what each generates imports the other's, whichever comes first."""
+"""Schema modules that use each other: what each generates imports the other's, whichever comes first.
 
-import itertools
+Mypy reads one such pair in tests/generator/test_any_name.py.
+"""
+
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from tests.generator.test_any_name import strict_errors
 
 IMPORTS = """\
 from jax import Array
@@ -89,22 +89,19 @@ def write(root: Path, node: str, edge: str) -> None:
 
 
 @pytest.mark.parametrize("circle", CIRCLES)
-def test_modules_that_use_each_other(circle: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_modules_that_use_each_other(circle: str, tmp_path: Path) -> None:
     write(tmp_path, *CIRCLES[circle])
     done = generate(tmp_path, "net.node")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "wrote net/node_treaty.py\nwrote net/edge_treaty.py\n"
-    names = ("net.node", "net.edge", "net.node_treaty", "net.edge_treaty")
     orders = {
-        "modules": list(itertools.permutations(names, 2))[::3],
+        "modules": [("net.node", "net.edge"), ("net.edge_treaty", "net.node")],
         "late import": [("net.node", "net.edge")],  # Python itself refuses the other order
     }
     for order in orders.get(circle, [("net.edge", "net.node")]):
         command = [sys.executable, "-c", USE, *order]
         used = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert used.stdout == "done\n", (order, used.stderr)
-    if circle == "modules":
-        assert strict_errors(tmp_path, pytestconfig) == []
 
 
 def test_names_for_type_checkers_alone_are_refused_with_what_to_write(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from treaty.generator import check, generate
+from treaty.generator._generate import read_modules
 from treaty.generator._project import Project
 from treaty.schema import SchemaError, TreatyError
 
@@ -308,10 +309,15 @@ def test_code_of_an_installed_package_is_imported_from_where_it_is(project: Path
         ("", ": expected a module that an import statement can name; rename it, for one to "),
     ],
 )
-def test_modules_that_no_import_can_name(project: Path, named: str, message: str) -> None:
+def test_modules_that_no_import_can_name(
+    project: Path, named: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
     (project / "my-state.py").write_text(SCHEMA)
-    found = treaty(project, "generate", named)
-    assert (found.returncode, found.stderr) == (2, f"error: {message}\n")
+    found = Project.find(project)
+    with pytest.raises(SchemaError) as caught:
+        read_modules([found.module_name(named)], found)
+    assert str(caught.value) == message
 
 
 def test_classes_that_no_module_has(project: Path) -> None:
