@@ -1,6 +1,7 @@
 """Array leaves: what counts as one, and how generated code checks and places it."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Union, cast
 
 import jax
@@ -56,7 +57,12 @@ def is_array(value: object) -> bool:
 def is_key(value: object) -> bool:
     """Whether a value is an array of typed PRNG keys, and not of their words."""
     dtype = getattr(value, "dtype", None)
-    return dtype is not None and bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
+    return dtype is not None and _is_key_dtype(dtype)
+
+
+@lru_cache  # JAX asks itself at length each time
+def _is_key_dtype(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def _checked(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...]) -> bool:

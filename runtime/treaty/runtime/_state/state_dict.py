@@ -8,7 +8,7 @@ import jax
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._state import template as templates
-from treaty.runtime._state.arrays import check, collect, keep_on_host, place_each, placed, transfer
+from treaty.runtime._state.arrays import collect, keep_on_host, place_each, placed, transfer
 from treaty.runtime._state.explain import explain as walk
 from treaty.runtime._state.explain_value import explain_value
 from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
@@ -41,7 +41,7 @@ def write_state(codec: Codec[_T], obj: _T) -> dict[str, Any]:
 def check_state(codec: Codec[Any], state: Mapping[str, Any]) -> None:
     """Raise what a restore would, before anything is stored."""
     try:
-        codec.read(state, check, *[None] * len(codec.dims))
+        codec.read(state, collect([]), *[None] * len(codec.dims))
     except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
         found = walk(codec.schema, state)
         raise (StateMismatchError(found) if found else error) from None
