@@ -5,7 +5,10 @@ import os
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.needs import skip_where_too_old
 
 # No deadline: a busy machine is not a bug. Derandomised: a suite that gates a change must not flake.
 settings.register_profile(
@@ -13,3 +16,7 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip_where_too_old(items)
