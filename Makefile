@@ -33,9 +33,10 @@ check: $(READY)
 compat: $(READY)
 	$(BIN)/python -m tests.compat.flax_suite
 
-# Kills, power cuts, full disks and input/output errors at every moment of a save. Needs root, strace, e2fsprogs, xfsprogs.
+# Kills, power cuts, full disks and input/output errors at every moment of a save, once or for MINUTES. Needs root, strace,
+# e2fsprogs, xfsprogs.
 faults: $(READY)
-	TREATY_FAULTS=every $(BIN)/python -m pytest tests/faults $(ARGS)
+	$(BIN)/python -m tests.faults $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ARGS)

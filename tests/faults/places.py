@@ -17,7 +17,9 @@ from treaty.runtime.directory import restore, verify
 
 EVERY: Final = os.environ.get("TREATY_FAULTS") == "every"
 WAYS: Final[tuple[How, ...]] = ("save", "save_async", "msgpack")
-OLD, NEW, NEXT = 1, 2, 3  # seeds
+_ROUND: Final = int(os.environ.get("TREATY_FAULTS_ROUND", "0"))  # of `python -m tests.faults`: other states in each
+OLD, NEW, NEXT = (3 * _ROUND + seed for seed in (1, 2, 3))
+_D_IN: Final = 16 + 8 * (_ROUND % 4)  # and of other sizes, so that a save makes more calls
 
 
 def some(total: int, count: int) -> Sequence[int]:
@@ -43,7 +45,7 @@ class Trial:
         if old:
             assert self.save(OLD).ended == "saved"
 
-    def save(self, seed: int, *, kill_at: int = 0, cut_at: int = 0, d_in: int = 16) -> Outcome:
+    def save(self, seed: int, *, kill_at: int = 0, cut_at: int = 0, d_in: int = _D_IN) -> Outcome:
         where = self.folder.parent if cut_at else self.folder
         return self.saver.save(self.path, seed, how=self.how, folder=where, kill_at=kill_at, cut_at=cut_at, d_in=d_in)
 

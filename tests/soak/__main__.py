@@ -21,7 +21,10 @@ from attrs import define, field
 
 from tests.soak.log import counts
 
-DEFAULT: Final = ("msgpack", "msgpack.zst", "safetensors", "directory", "background", "steps")
+DEFAULT: Final = (
+    *("msgpack", "msgpack.zst", "safetensors", "shards", "npz", "directory", "background", "steps"),
+    *("orbax", "convert-orbax", "convert-directory", "convert-npz"),
+)
 HANG: Final = 120.0  # seconds in which a process that is alive does something
 _DISK: Final = 96 * 2**20  # bytes of the disk that becomes full
 _READERS: Final = 1

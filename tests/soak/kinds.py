@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from tests.soak.states import Block, Training, at_step
-from treaty.runtime import IncompleteCheckpointError, leaves, restore, save, save_async
+from treaty.runtime import IncompleteCheckpointError, leaves, remove, restore, save, save_async
 from treaty.runtime._convert.convert import convert
 from treaty.runtime.directory._manifest import NAME, data_of
 from treaty.runtime.formats import npz, orbax
@@ -61,9 +60,7 @@ def _save_orbax(folder: Path, state: Training) -> None:
 def _keep_newest(folder: Path) -> None:
     steps = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
     for step in steps[1:]:
-        gone = folder / f"{step}.gone"
-        os.rename(folder / str(step), gone)
-        shutil.rmtree(gone)
+        remove(folder / str(step))
 
 
 def _newest(folder: Path) -> Path:
@@ -71,12 +68,8 @@ def _newest(folder: Path) -> Path:
 
 
 def _clean_orbax(folder: Path) -> set[str]:
-    names = set(os.listdir(folder))
-    for name in names:
-        if name.endswith(".gone"):
-            shutil.rmtree(folder / name)
     _keep_newest(folder)
-    return {name for name in names if not name.isdecimal() and not name.endswith(".gone")}
+    return {name for name in os.listdir(folder) if not name.isdecimal() and not name.endswith(".removed")}
 
 
 def _save_eformer(folder: Path, state: Training) -> None:
@@ -111,9 +104,7 @@ def _save_step(folder: Path, state: Training) -> None:
     save_async(folder / f"{int(state.step)}", state)
     steps = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
     for step in steps[4:]:
-        gone = folder / f"{step}.gone"
-        os.rename(folder / str(step), gone)
-        shutil.rmtree(gone)
+        remove(folder / str(step))
 
 
 def _restore_step(folder: Path) -> Training:
