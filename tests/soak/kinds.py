@@ -63,10 +63,6 @@ def _keep_newest(folder: Path) -> None:
         remove(folder / str(step))
 
 
-def _newest(folder: Path) -> Path:
-    return folder / str(max(int(name) for name in os.listdir(folder) if name.isdecimal()))
-
-
 def _clean_orbax(folder: Path) -> set[str]:
     _keep_newest(folder)
     return {name for name in os.listdir(folder) if not name.isdecimal() and not name.endswith(".removed")}
@@ -136,7 +132,7 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "background": Kind(_save_in_background, lambda folder: restore(folder / "it", Training), _extra_of_directory),
     "steps": Kind(_save_step, _restore_step, lambda _: ()),
-    "orbax": Kind(_save_orbax, lambda folder: restore(_newest(folder), Training), _clean_orbax),
+    "orbax": Kind(_save_orbax, _restore_step, _clean_orbax),
     "eformer": Kind(_save_eformer, _restore_eformer, lambda folder: set(os.listdir(folder)) - {"it"}),
     "convert-orbax": _converted("it", to_format="orbax"),
     "convert-directory": _converted("it", to_format="treaty"),
