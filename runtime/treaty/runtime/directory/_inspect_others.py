@@ -58,6 +58,8 @@ class Listing:
 def inspect_other(path: str) -> Listing | None:
     """The leaves of a checkpoint of any format but Treaty's directories; None where there is no such."""
     place = path_or_url(path)[0]
+    if format_at(place) == "treaty":
+        return None
     return begin_again(place, looking_at(place), lambda: _inspect(place))
 
 
