@@ -21,7 +21,7 @@ import treaty.runtime
 from tests.faults import images, ptrace, states
 from treaty.runtime._convert.convert import convert
 from treaty.runtime._uninterrupted import uninterrupted
-from treaty.runtime.directory import _plan, save, save_async
+from treaty.runtime.directory import _owner, _plan, save, save_async
 from treaty.runtime.directory._write import write as write  # before the fork, with TensorStore
 from treaty.runtime.formats import orbax as orbax
 
@@ -49,6 +49,7 @@ _PATIENCE: Final = 120  # seconds, after which a save that hangs is killed, whic
 def main() -> None:
     warnings.simplefilter("ignore")  # Python and JAX warn of forks that lose threads; these are not needed here
     jax.devices()
+    _owner.take_name()  # which looks at /proc, where no disk fails
     for name, value in states.LAYOUT.items():
         setattr(_plan, name, value)
     for line in sys.stdin:

@@ -91,6 +91,16 @@ def test_what_is_no_checkpoint_stays(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_what_a_killed_save_left_goes_too(tmp_path: Path) -> None:
+    save(tmp_path / "run", small())
+    (tmp_path / "run" / "treaty.json").unlink()
+    (data,) = (tmp_path / "run").iterdir()
+    (data / "0").mkdir(exist_ok=True)
+    (data / "0" / "c.0.0_61281e939c6ef488.__lock").touch()  # which TensorStore had not renamed yet
+    remove(tmp_path / "run")
+    assert os.listdir(tmp_path) == []
+
+
 def test_what_comes_at_the_last_moment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "run", small())
     rename = os.rename

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from tests.soak.states import Block, Training, at_step
-from treaty.runtime import IncompleteCheckpointError, leaves, remove, restore, save, save_async
+from treaty.runtime import IncompleteCheckpointError, MissingCheckpointError, leaves, remove, restore, save, save_async
 from treaty.runtime._convert.convert import convert
 from treaty.runtime.directory._manifest import NAME, data_of
 from treaty.runtime.formats import npz, orbax
@@ -60,7 +60,14 @@ def _save_orbax(folder: Path, state: Training) -> None:
 def _keep_newest(folder: Path) -> None:
     steps = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
     for step in steps[1:]:
-        remove(folder / str(step))
+        _remove(folder / str(step))
+
+
+def _remove(step: Path) -> None:
+    try:
+        remove(step)
+    except MissingCheckpointError:
+        step.rmdir()  # of a save that was killed before it wrote anything
 
 
 def _clean_orbax(folder: Path) -> set[str]:
@@ -100,7 +107,7 @@ def _save_step(folder: Path, state: Training) -> None:
     save_async(folder / f"{int(state.step)}", state)
     steps = sorted((int(name) for name in os.listdir(folder) if name.isdecimal()), reverse=True)
     for step in steps[4:]:
-        remove(folder / str(step))
+        _remove(folder / str(step))
 
 
 def _restore_step(folder: Path) -> Training:

@@ -16,6 +16,7 @@ from treaty.runtime._files import sync_directory
 from treaty.runtime._paths import AnyPath, path_or_url
 from treaty.runtime._sharding.shard_files import derive_base_prefix_from_path
 from treaty.runtime._uninterrupted import uninterrupted
+from treaty.runtime.directory._manifest import DATA
 from treaty.runtime.directory._places import Local
 from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats._belonging import strangers
@@ -28,8 +29,8 @@ _SAFETENSORS: Final = (".safetensors", ".safetensors.index.json")
 def remove(path: AnyPath) -> None:
     """Delete the checkpoint at `path`, of any format; what is no checkpoint, or holds other files, is refused.
 
-    One process of a program calls it. A save under way to a directory is an error. What a `remove` that was killed has
-    left is deleted too; a link is refused, since it may be meant itself or what it leads to.
+    One process of a program calls it. A save under way to a directory is an error. What a save or a `remove` that was
+    killed has left is deleted too; a link is refused, since it may be meant itself or what it leads to.
     """
     text, is_url = path_or_url(path)
     if is_url:
@@ -80,7 +81,8 @@ def _require_own(folder: Path, text: str) -> None:
     try:
         formats.recognise(folder)
     except MissingCheckpointError:
-        raise MissingCheckpointError(f"expected a checkpoint, got a directory without one at {text}") from None
+        if not any(DATA.match(name) for name in os.listdir(folder)):  # what a killed save left may go, too
+            raise MissingCheckpointError(f"expected a checkpoint, got a directory without one at {text}") from None
     others = strangers(folder)
     if others:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""

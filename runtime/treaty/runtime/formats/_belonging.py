@@ -19,6 +19,7 @@ _Owns = Callable[[str], bool]
 _TREATY: Final = re.compile(
     rf"{re.escape(MANIFEST)}|\.{re.escape(MANIFEST)}\.[0-9a-f]+\.tmp"
     r"|data-[0-9a-f]+/([0-9]+/)?(zarr\.json|c(\.[0-9]+)*|[a-z]+(-[0-9]+)?\.msgpack|part-[0-9]+\.json)"
+    r"(_[0-9a-f]+\.__lock)?"  # what TensorStore had not renamed yet when a save was killed
 )
 _ORBAX: Final = re.compile(
     rf"{METADATA}|{STEP_METADATA}|{re.escape(COMMITTED)}|{re.escape(STRINGS)}|_sharding|{ARRAY_METADATA}/process_[0-9]+"
