@@ -5,13 +5,12 @@ python -m examples.resume.train runs/a --devices 8 --steps 24
 
 import argparse
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
 from examples.resume.model import RULES, first_state, make_step, mesh_of
 
-from treaty.runtime import IncompleteCheckpointError
+from treaty.runtime import IncompleteCheckpointError, remove
 from treaty.runtime.directory import SaveHandle, inspect, restore, save_async
 from treaty.schema.library.transformer import TrainState
 
@@ -72,7 +71,7 @@ def committed(folder: Path) -> list[Path]:
 
 def remove_old(folder: Path) -> None:
     for path in committed(folder)[:-KEPT]:
-        shutil.rmtree(path)
+        remove(path)
 
 
 if __name__ == "__main__":

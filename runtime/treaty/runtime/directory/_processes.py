@@ -60,8 +60,11 @@ class Team(Protocol):
     def wait(self) -> None:
         """On the others: return when the checkpoint is committed."""
 
-    def check(self) -> None:
-        """Raise if it is known already that the save will fail; costs nothing most of the time."""
+    def fail(self, error: BaseException) -> None:
+        """Tell the others that this process failed, once."""
+
+    def check(self, *, now: bool = False) -> None:
+        """Raise if it is known already that the save will fail; costs nothing most of the time, but for `now`."""
 
     def failure(self, message: str) -> TreatyError:
         """An error that all processes shall raise in these words."""
@@ -96,7 +99,10 @@ class Alone:
     def wait(self) -> None:
         raise AssertionError
 
-    def check(self) -> None:
+    def fail(self, error: BaseException) -> None:
+        pass
+
+    def check(self, *, now: bool = False) -> None:
         pass
 
     def failure(self, message: str) -> TreatyError:
@@ -139,7 +145,11 @@ class Together:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or self._is_told:
+        if error is not None:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        if self._is_told:
             return
         self._is_told = True
         words = self._words or f"{self._this} failed on process {self.index}: {_text(error)}"
@@ -208,8 +218,8 @@ class Together:
         self._session.unread.remove(self._prefix)
         self._raise(over)
 
-    def check(self) -> None:
-        if time.monotonic() < self._next_check:
+    def check(self, *, now: bool = False) -> None:
+        if time.monotonic() < self._next_check and not now:
             return
         self._next_check = time.monotonic() + _BETWEEN_CHECKS
         if self.index == 0:

@@ -58,7 +58,8 @@ def _lead(place: Place, plan: Plan, team: Team) -> None:
         _gather(place, data, plan, sums, team)
         manifest = _complete(plan, data, sums, files)
         place.commit(data, manifest.to_bytes(), {**sizes, **dict(sizes_of(manifest))})
-    except BaseException:
+    except BaseException as error:
+        team.fail(error)  # before data goes that others may be writing: they shall know why
         place.abandon(data)
         raise
     team.end()
@@ -77,7 +78,11 @@ def _follow(place: Place, plan: Plan, team: Team) -> None:
         team.wait()
     settled = settle(plan, opening["order"], {int(number): owner for number, owner in opening["owners"].items()})
     values = {} if opening["values"] == mine["values"] else {"values": values_of(plan)}
-    _write_part(place, opening["data"], settled, values, team)
+    try:
+        _write_part(place, opening["data"], settled, values, team)
+    except (TreatyError, OSError):
+        team.check(now=True)  # process 0 may have given the save up, and removed what was being written
+        raise
     team.done({})
     team.wait()
 
