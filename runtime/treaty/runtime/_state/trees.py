@@ -19,6 +19,11 @@ def check_depth(path: Path) -> None:
         raise InvalidArgumentError(f"expected at most {MAX_DEPTH} levels, got {len(path)} at {show_keys(path[:8])}…")
 
 
+def is_stored_array(leaf: Any) -> bool:
+    """Whether a leaf of a state dict is stored as an array: of numpy or JAX, or one that is still to be read."""
+    return isinstance(leaf, (np.ndarray, jax.Array, LazyArray))
+
+
 def dotted(tree: Mapping[str, Any]) -> dict[str, Any]:
     """The leaves of a state dict by their keys, joined with dots."""
     found: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from treaty.runtime._memory import HostArray, copied
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import check_state, write_state
-from treaty.runtime._state.trees import check_depth
+from treaty.runtime._state.trees import check_depth, is_stored_array
 from treaty.runtime.directory._hash import checksum
 from treaty.runtime.directory._layout import CHUNK_BYTES, PACK_BYTES, SMALL_BYTES, Start, chunk_number, chunk_shape
 from treaty.runtime.directory._manifest import VALUES, Leaf
@@ -74,7 +74,7 @@ def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapp
     large: dict[int, Any] = {}
     for number, (path, value) in enumerate(flat):
         check_depth(path)
-        if not is_array(value):
+        if not is_stored_array(value):
             values[number] = hex(value) if _is_huge(value) else value
         elif _is_small(value, path):
             small[number] = value
@@ -92,7 +92,7 @@ def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapp
         pieces=tuple(piece for item in large.items() if _is_own(item[1]) for piece in _pieces(*item)),
         spare=tuple(piece for item in large.items() if _is_spare(item[1]) for piece in _pieces(*item)),
         owners={number: owner for number, value in large.items() if (owner := _only_owner(value))},
-        shards=tuple(_shard_shape(value) if is_array(value) else None for _, value in flat),
+        shards=tuple(_shard_shape(value) if is_stored_array(value) else None for _, value in flat),
     )
 
 
@@ -146,10 +146,6 @@ def sum_of(array: HostArray) -> str:
     return checksum(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
-def is_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, jax.Array, LazyArray))
-
-
 def is_here(value: Any) -> bool:
     """Whether this process has something of a leaf; arrays of other processes' devices are empty shells here."""
     return not isinstance(value, jax.Array) or value.size == 0 or jax.process_index() in _owners(value.sharding)
@@ -171,7 +167,7 @@ def _kept(value: Any) -> Any:
 
 
 def _leaf(path: tuple[str, ...], value: Any, file: int | None) -> Leaf:
-    if not is_array(value):
+    if not is_stored_array(value):
         return Leaf(path, file=file, is_hex=_is_huge(value))
     dtype, shape = _dtype_name(value.dtype), tuple(value.shape)
     return (

@@ -10,13 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-import jax
 import numpy as np
 from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, NewerFormatError, show_path
-from treaty.runtime._lazy import LazyArray
-from treaty.runtime._state.trees import check_depth
+from treaty.runtime._state.trees import check_depth, is_stored_array
 from treaty.runtime.formats import _exact, _json_values
 from treaty.runtime.formats._safetensors_header import METADATA, parse_json
 from treaty.schema import Schema, ir
@@ -42,7 +40,7 @@ def flatten(tree: Mapping[str, Any], ordered: Collection[_Path] | None = None) -
     note: dict[str, Any] = {"values": [], "paths": {}, "dtypes": {}}
     for path, leaf in _leaves(tree, ()):
         check_depth(path)
-        if not _is_array(leaf):
+        if not is_stored_array(leaf):
             note["values"].append([path, _json_values.encode(leaf, path)])
             continue
         name = ".".join(path)
@@ -56,17 +54,13 @@ def flatten(tree: Mapping[str, Any], ordered: Collection[_Path] | None = None) -
         if row.safetensors is None:
             note["dtypes"][name] = row.name
         tensors[name] = leaf
-    if note["values"] and (exact := _exact.note(tree, _is_array, ordered)) is not None:
+    if note["values"] and (exact := _exact.note(tree, is_stored_array, ordered)) is not None:
         note["dtypes"][METADATA] = exact
     said = {part: value for part, value in note.items() if value}
     try:
         return Named(tensors, json.dumps(said, separators=(",", ":")) if said else None)
     except ValueError as error:  # an int of more digits than Python writes
         raise InvalidArgumentError(f"expected values that JSON can hold, got {error}") from None
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (np.ndarray, jax.Array, LazyArray))
 
 
 def nest(tensors: Mapping[str, _Array], metadata: Mapping[str, str], schema: Schema | None) -> dict[str, Any]:

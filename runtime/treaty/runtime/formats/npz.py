@@ -24,7 +24,7 @@ from treaty.runtime._overtaken import begin_again, known_file
 from treaty.runtime._state.arrays import write_key
 from treaty.runtime._state.registry import codec_of_instance
 from treaty.runtime._state.state_dict import Into, check_state, write_state
-from treaty.runtime._state.trees import check_depth
+from treaty.runtime._state.trees import check_depth, is_stored_array
 from treaty.runtime._state.untyped import write_untyped
 from treaty.runtime.formats import _exact, _json_values
 from treaty.runtime.formats._npz_archive import read_archive, write_archive
@@ -103,7 +103,7 @@ def write(path: _PathLike, state: object) -> None:
     escaped = False
     for keys, leaf in _leaves(tree, ()):
         check_depth(keys)
-        if not _is_array(leaf):
+        if not is_stored_array(leaf):
             values.append([keys, _json_values.encode(leaf, keys)])
             continue
         name = join(keys) if keys != (_NOTE,) else _ESCAPED_NOTE
@@ -113,7 +113,7 @@ def write(path: _PathLike, state: object) -> None:
         if hasattr(ml_dtypes, leaf.dtype.name):
             dtypes[name] = leaf.dtype.name
         arrays[name] = leaf
-    if values and (exact := _exact.note(tree, _is_array, ordered)) is not None:
+    if values and (exact := _exact.note(tree, is_stored_array, ordered)) is not None:
         dtypes[_NOTE] = exact
     if values or dtypes or escaped:
         try:
@@ -122,10 +122,6 @@ def write(path: _PathLike, state: object) -> None:
             raise InvalidArgumentError(f"expected values that JSON can hold, got {error}") from None
         arrays[_NOTE] = np.frombuffer(note.encode(), np.uint8)
     write_archive(path, arrays)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (np.ndarray, jax.Array, LazyArray))
 
 
 def _leaves(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
