@@ -15,7 +15,7 @@ from benchmarks import models
 from benchmarks.harness import Row, compare, race, warm
 from treaty.runtime._convert.convert import convert
 from treaty.runtime.formats import msgpack
-from treaty.runtime.formats._table import meant, recognise
+from treaty.runtime.formats.table import format_at, format_meant
 
 BESIDE: Final = "raw copy"
 RESULT: Final = "times faster"
@@ -69,7 +69,7 @@ def _way(folder: Path, source: str, destination: str, to: str | None, rounds: in
     }
     between()
     size = (folder / "x.msgpack").stat().st_size
-    case = f"{recognise(folder / source)} -> {to or meant(place)}, {size / 2**20:,.0f} MiB"
+    case = f"{format_at(str(folder / source)).name} -> {to or format_meant(place.name).name}, {size / 2**20:,.0f} MiB"
     times = race(contenders, rounds, between=between)
     contenders["treaty"]()  # later ways begin there
     return compare(case, times, ">= 0.5x")

@@ -17,8 +17,8 @@ from attrs import field, frozen
 from rich.console import Console
 from rich.table import Table
 
-from treaty.runtime import _system
 from treaty.runtime._state.instances import collector_paused
+from treaty.runtime._storage import system as _system
 
 
 @frozen

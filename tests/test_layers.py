@@ -94,7 +94,7 @@ def test_generating_imports_no_jax_no_tensorstore_and_help_imports_nothing() -> 
 
 def test_inspecting_imports_no_jax_no_numpy_no_tensorstore_and_not_the_generator() -> None:
     heavy = {"jax", "jaxtyping", "numpy", "tensorstore", "treaty.generator", "msgpack"}
-    assert not heavy & loaded_by("import treaty.runtime.commands")
+    assert not heavy & loaded_by("import treaty.runtime.commands.checkpoints")
 
 
 def test_the_library_needs_no_optax() -> None:

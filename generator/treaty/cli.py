@@ -10,11 +10,11 @@ import click
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "generate": ("treaty.generator.commands:generate", "Write the generated modules."),
     "check": ("treaty.generator.commands:check", "Fail unless the generated modules are fresh and unedited."),
-    "convert": ("treaty.runtime.convert_commands:convert", "Write a checkpoint in another format."),
-    "diff": ("treaty.runtime.convert_commands:diff", "Compare two checkpoints of any formats."),
-    "inspect": ("treaty.runtime.commands:inspect", "Show what a checkpoint holds."),
-    "remove": ("treaty.runtime.commands:remove", "Delete checkpoints, so that no part is taken for one."),
-    "verify": ("treaty.runtime.commands:verify", "Read every byte of a checkpoint and check it."),
+    "convert": ("treaty.runtime.commands.conversion:convert", "Write a checkpoint in another format."),
+    "diff": ("treaty.runtime.commands.conversion:diff", "Compare two checkpoints of any formats."),
+    "inspect": ("treaty.runtime.commands.checkpoints:inspect", "Show what a checkpoint holds."),
+    "remove": ("treaty.runtime.commands.checkpoints:remove", "Delete checkpoints, so that no part is taken for one."),
+    "verify": ("treaty.runtime.commands.checkpoints:verify", "Read every byte of a checkpoint and check it."),
 }
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from tests.runtime.test_files import SUFFIXES, Model, model
-from treaty.runtime import _files, restore, save
+from treaty.runtime import restore, save
+from treaty.runtime._storage import files as _files
 
 STEPS = ("open", "posix_fallocate", "writev", "write", "fsync", "close", "replace")
 

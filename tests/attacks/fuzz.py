@@ -32,8 +32,8 @@ from treaty.runtime import (
     serialization,
     to_bytes,
 )
-from treaty.runtime.formats._msgpack_decode import decode
 from treaty.runtime.formats.msgpack import pack
+from treaty.runtime.formats.msgpack.decode import decode
 from treaty.schema import state
 
 

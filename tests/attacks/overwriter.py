@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from treaty.runtime._convert.convert import convert
-from treaty.runtime.directory import _plan
 from treaty.runtime.formats import msgpack, npz, safetensors
+from treaty.runtime.formats.directory import plan as _plan
 from treaty.schema import TreatyError
 
 NAMES: Final = ("x.msgpack.gz", "x.safetensors", "shards.safetensors", "either.safetensors", "x.npz", "in_place.npz")

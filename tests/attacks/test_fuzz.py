@@ -8,8 +8,8 @@ import pytest
 from tests.attacks import fuzz
 from tests.attacks.fuzz import Model, cases, check, model, seeds
 from treaty.runtime import CorruptCheckpointError, StateMismatchError, from_bytes, to_bytes
-from treaty.runtime.formats._msgpack_decode import decode
 from treaty.runtime.formats.msgpack import pack
+from treaty.runtime.formats.msgpack.decode import decode
 
 
 def test_mutated_checkpoints_give_sound_values_or_one_of_two_errors() -> None:

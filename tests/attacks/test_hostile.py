@@ -13,9 +13,9 @@ from jaxtyping import Int8
 from tests.attacks import hostile
 from treaty.generator import load
 from treaty.runtime import CorruptCheckpointError, from_bytes, restore
-from treaty.runtime.formats._msgpack_decode import decode
-from treaty.runtime.formats._msgpack_runs import Runs
 from treaty.runtime.formats.msgpack import read_file
+from treaty.runtime.formats.msgpack.decode import decode
+from treaty.runtime.formats.msgpack.runs import Runs
 from treaty.schema import state
 
 FILES = {one.name: one for one in hostile.hostile()}

@@ -18,7 +18,7 @@ from treaty.generator import load
 from treaty.runtime import restore
 from treaty.runtime._convert.convert import convert
 from treaty.runtime._convert.diff import diff
-from treaty.runtime.commands import inspect, verify
+from treaty.runtime.commands.checkpoints import inspect, verify
 from treaty.runtime.formats import msgpack
 from treaty.schema import TreatyError, state
 from treaty.schema.keymap import KeyMap, Rule

@@ -10,8 +10,8 @@ from attrs import frozen
 from tests.clouds.faults import Faults
 from tests.clouds.gcs import GcsServer
 from tests.clouds.s3 import S3Server
-from treaty.runtime import _clouds
-from treaty.runtime.directory import _plan
+from treaty.runtime._storage import clouds as _clouds
+from treaty.runtime.formats.directory import plan as _plan
 
 BUCKET = "bucket"
 SECRETS = {

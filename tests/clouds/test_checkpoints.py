@@ -22,7 +22,8 @@ from treaty.runtime import (
     remove,
     shardings,
 )
-from treaty.runtime.directory import _write, inspect, restore, save, save_async, verify
+from treaty.runtime.directory import inspect, restore, save, save_async, verify
+from treaty.runtime.formats.directory import write as _write
 from treaty.schema import TreatyError
 
 

@@ -11,7 +11,8 @@ from tests.clouds.faults import Answer, Gone, Heedless
 from tests.clouds.s3 import S3Server
 from tests.runtime.directory.states import Linear, bits, linear
 from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError
-from treaty.runtime.directory import _remote, inspect, restore, save, save_async, verify
+from treaty.runtime.directory import inspect, restore, save, save_async, verify
+from treaty.runtime.formats.directory import remote as _remote
 from treaty.schema import TreatyError
 
 WRITE = "(PUT|POST) .*"

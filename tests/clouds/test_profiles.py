@@ -9,7 +9,7 @@ from tests.clouds.conftest import BUCKET, Servers
 from tests.clouds.faults import Faults
 from tests.runtime.directory.states import Linear, bits, linear
 from treaty.runtime import restore, save
-from treaty.runtime._clouds import spec_of
+from treaty.runtime._storage.clouds import spec_of
 from treaty.schema import TreatyError
 
 CREDENTIALS = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.directory.states import Linear, bits, linear
-from treaty.runtime._clouds import RETRIES, spec_of
+from treaty.runtime._storage.clouds import RETRIES, spec_of
 from treaty.runtime.directory import inspect, restore, save, verify
 from treaty.schema import TreatyError
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.runtime.test_files import Model
-from treaty.runtime import MissingCheckpointError, TreatyError, _remove, inspect, restore
-from treaty.runtime.directory._inspect_others import inspect_other
+from treaty.runtime import MissingCheckpointError, TreatyError, inspect, restore
+from treaty.runtime._checkpoint import remove as _remove
 
 CHANGES = ("rename", "unlink", "rmdir", "fsync")
 
@@ -59,7 +59,7 @@ def _killed_at(step: int, path: Path) -> int:
 
 def _state(path: Path) -> int:
     """0: nothing can be restored, and `inspect` says so; 1: all of it can be; 2: they do not agree."""
-    seen = _works(lambda: inspect(path)) or _works(lambda: inspect_other(str(path)))
+    seen = _works(lambda: inspect(path))
     whole = _works(lambda: restore(path, Model, into="numpy"))
     return int(whole) if seen == whole else 2
 

@@ -20,10 +20,12 @@ import jax
 import treaty.runtime
 from tests.faults import images, ptrace, states
 from treaty.runtime._convert.convert import convert
-from treaty.runtime._uninterrupted import uninterrupted
-from treaty.runtime.directory import _owner, _plan, save, save_async
-from treaty.runtime.directory._write import write as write  # before the fork, with TensorStore
+from treaty.runtime._process.uninterrupted import uninterrupted
+from treaty.runtime.directory import save, save_async
 from treaty.runtime.formats import orbax as orbax
+from treaty.runtime.formats.directory import owner as _owner
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.formats.directory.write import write as write  # before the fork, with TensorStore
 
 
 def _convert(path: str, state: Any, to: str) -> None:

@@ -16,7 +16,7 @@ from tests.faults.saver import How, Saver
 from tests.faults.states import Run, run
 from treaty.runtime import StorageError, restore, save, save_async, to_state_dict
 from treaty.runtime._convert.convert import convert
-from treaty.runtime._files import replacing
+from treaty.runtime._storage.files import replacing
 from treaty.runtime.formats import npz, orbax
 from treaty.runtime.leaves import tree_serialize_leaves
 from treaty.schema import TreatyError

@@ -18,8 +18,8 @@ from tests.runtime.equality import same
 from treaty.cli import main
 from treaty.runtime import leaves, restore, serialization, to_state_dict, verify
 from treaty.runtime._convert.convert import convert
-from treaty.runtime._recognise import format_at
-from treaty.runtime._state.trees import flatten
+from treaty.runtime._trees import flatten
+from treaty.runtime.formats.table import format_at
 
 HERE = Path(__file__).parent
 GENERATIONS = sorted(path for path in HERE.iterdir() if (path / "about.json").is_file())
@@ -75,15 +75,14 @@ def test_it_is_inspected_verified_and_converted(
 ) -> None:
     expected = one.expected()
     path = one.at(tmp_path)
-    format = format_at(str(path))
+    format = format_at(str(path)).name
     main(["inspect", "--json", str(path)], standalone_mode=False)
     listed = {tuple(leaf["path"]): leaf for leaf in json.loads(capsys.readouterr().out)["leaves"]}
     for keys, leaf in flatten(to_state_dict(expected)):
         if isinstance(leaf, (np.ndarray, jax.Array)):
             assert (listed[keys]["dtype"], listed[keys]["shape"]) == (str(leaf.dtype), list(leaf.shape)), keys
         assert keys in listed
-    if format == "treaty":
-        assert verify(path).leaves == len(listed)
+    assert verify(path).leaves == len(listed)
     other = tmp_path / ("other.safetensors" if format == "treaty" else "other")
     convert(path, other, cls=type(expected), progress=False)
     same(restore(other, type(expected)), expected)

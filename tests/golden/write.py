@@ -22,9 +22,10 @@ from tests.golden import state_v1
 from tests.golden.state_v1 import METADATA, TEXT_METADATA
 from tests.multihost.processes import run_processes
 from treaty.runtime import leaves, save, serialization, to_state_dict
-from treaty.runtime.directory import _plan
 from treaty.runtime.formats import npz, orbax
-from treaty.runtime.formats._table import FORMATS, Options
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.formats.shared.format import Writing
+from treaty.runtime.formats.table import FORMATS
 
 HERE = Path(__file__).parent
 SCHEMA: Final = "v1"
@@ -39,7 +40,7 @@ def write_shards(path: Path, state: Any) -> None:
 
 
 def write_eformer(path: Path, state: Any) -> None:
-    FORMATS["eformer"].write(path, to_state_dict(state), Options())
+    FORMATS["eformer"].write(str(path), to_state_dict(state), Writing())
 
 
 def write_leaves(path: Path, state: Any) -> None:

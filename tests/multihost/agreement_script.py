@@ -18,7 +18,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.multihost.agreement_states import Rows, Stages, rows
 from treaty.runtime import restore as restore_anything
 from treaty.runtime import save as save_anything
-from treaty.runtime.directory import _async, _plan, _processes, _write, restore, save, save_async, verify
+from treaty.runtime._process import team as _processes
+from treaty.runtime.directory import restore, save, save_async, verify
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.formats.directory import save as _save
+from treaty.runtime.formats.directory import write as _write
 from treaty.schema import TreatyError
 
 P: Any = PartitionSpec
@@ -84,7 +88,7 @@ def one_that_cannot_plan(path: Path) -> None:
         {"state": object()},
         {"path": "s3://me:secret@bucket"},
         {"path": 7},
-        {"path": f"{path}.npz"},
+        {"path": f"{path}.pt"},
     ]
     for step, change in enumerate(bad, start=1):
         call = {"path": path, "state": state(-step), **(change if ME == 1 else {})}
@@ -112,11 +116,11 @@ def one_without_memory(path: Path) -> None:
         raise MemoryError("no more")
 
     before = save_async(path, state(1))
-    real = vars(_async)["snapshot"]
+    real = vars(_save)["snapshot"]
     if ME == 2:
-        vars(_async)["snapshot"] = scarce
+        vars(_save)["snapshot"] = scarce
     fails("MemoryError" if ME == 2 else "failed on process 2: MemoryError: no more", in_background, path, state(2))
-    vars(_async)["snapshot"] = real
+    vars(_save)["snapshot"] = real
     before.result()
     is_step(path, 1)
     save_async(path, state(3)).result()
@@ -278,8 +282,8 @@ def random_failures(path: Path) -> None:
     """One process fails somewhere, again and again; what is committed is always one step's."""
     chance = np.random.default_rng(7)  # the same on all processes
     spots: list[tuple[Any, str]] = [
-        (_async, "plan_save"),
-        (_async, "snapshot"),
+        (_save, "plan_tree"),
+        (_save, "snapshot"),
         (_write, "facts_of"),
         (_write, "_write_piece"),
         (_write, "_write_pack"),

@@ -13,7 +13,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.runtime.directory.states import Train, bits, train
 from treaty.runtime import shardings
-from treaty.runtime.directory import _plan, _write, restore, save, save_async
+from treaty.runtime.directory import restore, save, save_async
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.formats.directory import write as _write
 from treaty.schema import TreatyError
 
 RULES = {"4*d_model": "model", "vocab": "data"}

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from treaty.runtime._leaves.manager import default_manager
+from treaty.runtime._eformer.manager import default_manager
 from treaty.runtime.leaves import tree_deserialize_leaves, tree_serialize_leaves
 
 P: Any = PartitionSpec

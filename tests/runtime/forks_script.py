@@ -53,7 +53,7 @@ class _Gate:
 
 def _hold_saves() -> _Gate:
     """Saves stop when they hold their lock, until the gate is opened."""
-    from treaty.runtime.directory._places import Local
+    from treaty.runtime.formats.directory.places import Local
 
     gate = _Gate()
     prepare = Local.prepare
@@ -84,7 +84,7 @@ def _by_multiprocessing(child: Callable[[str, Any], None], stage: str, state: Tr
 
 
 def _report(how: str, stage: str, folder: Path, given: Training | None) -> None:
-    from treaty.runtime.directory._places import Local
+    from treaty.runtime.formats.directory.places import Local
 
     if Local.prepare.__name__ == "held":
         Local.prepare = lambda self, data: (self.path / data).mkdir()  # type: ignore[method-assign]

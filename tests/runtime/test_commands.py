@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.runtime.directory.states import linear
 from tests.runtime.test_restore_formats import WRITERS, train
-from treaty.runtime import commands
+from treaty.runtime.commands import checkpoints as commands
 from treaty.runtime.directory import inspect, save
 from treaty.runtime.formats import orbax
 
@@ -70,7 +70,7 @@ def test_inspect_reads_no_arrays(tmp_path: Path) -> None:
     for chunk in place.rglob("0.0"):
         chunk.write_bytes(b"nothing right")
     done = treaty("inspect", str(place))
-    assert done.stdout.startswith(f"{place}\nformat    eformer\nleaves    9, 1.5 KiB of arrays\n\n$")
+    assert done.stdout.startswith(f"{place}\nformat    eformer\nleaves    10, 1.5 KiB of arrays\n\n$")
 
 
 def test_inspect_names_the_items_of_a_step(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ from treaty.runtime._convert.compare import compare
 from treaty.runtime._convert.convert import Mapped, check_equal, convert
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._lazy import in_parts
-from treaty.runtime.formats import _table as formats
 from treaty.runtime.formats import msgpack
 from treaty.runtime.formats import safetensors as format
+from treaty.runtime.formats import table as formats
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap, Rule
 from treaty.schema.library.llama import LLAMA
@@ -95,7 +95,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_every_pair_of_formats(kind: str, to: str, sources: dict[str, Path], tmp_path: Path) -> None:
     path = make(to, tmp_path, sources[kind])
 
-    found = formats.read(path, formats.recognise(path), tmp_path).tree
+    found = formats.reading(path, lambda source: source.settled())
 
     assert compare(tree_of_all_kinds(), found) == []
     check_equal(tree_of_all_kinds(), found)
@@ -109,7 +109,7 @@ def test_formats_are_recognised_by_what_they_are(sources: dict[str, Path], tmp_p
         if path.is_file():
             nameless.symlink_to(path)
         assert (
-            formats.recognise(nameless if path.is_file() and not kind.startswith("msgpack.") else path)
+            formats.format_at(str(nameless if path.is_file() and not kind.startswith("msgpack.") else path)).name
             == {
                 **expected,
                 "sharded": "safetensors",
@@ -270,7 +270,7 @@ def test_what_is_there_is_replaced_only_when_that_is_said(sources: dict[str, Pat
 
     convert(sources["npz"], tmp_path / "dir", to_format="orbax")
     convert(sources["npz"], tmp_path / "dir", to_format="eformer", replace=True)
-    assert formats.recognise(tmp_path / "dir") == "eformer"
+    assert formats.format_at(str(tmp_path / "dir")).name == "eformer"
 
 
 def damaged(sources: dict[str, Path], folder: Path) -> Path:
@@ -344,7 +344,7 @@ def test_other_bytes_at_the_destination_are_an_error() -> None:
         ("a.npz", b"PK\x03\x04", "expected an archive|expected"),
         ("dir/tensorstore_index.json", b"{}", "Unsupported index format"),
         ("dir/_METADATA", b"", "expected JSON"),
-        ("text", b"hello", "expected a checkpoint of safetensors, .*, got something else"),
+        ("text", b"hello", "expected a checkpoint of treaty, .*, got something else"),
     ],
 )
 def test_hostile_sources_are_told_and_nothing_is_written(
@@ -373,8 +373,8 @@ def test_an_orbax_directory_without_its_commit(sources: dict[str, Path], tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"to_format": "pickle"}, "expected a format of safetensors, .*, got 'pickle'"),
-        ({"from_format": "nope"}, "expected a format of safetensors, .*, got 'nope'"),
+        ({"to_format": "pickle"}, "expected a format of treaty, .*, got 'pickle'"),
+        ({"from_format": "nope"}, "expected a format of treaty, .*, got 'nope'"),
         ({"sizes": {"d_haed": 3}}, r"expected dims of the class or axes of the map \(none\), got 'd_haed'"),
         ({"max_shard_bytes": 3}, "expected max_shard_bytes for safetensors only, got it for msgpack"),
     ],
@@ -411,7 +411,7 @@ MEMORY = """
 import sys
 import treaty.runtime._convert.convert as c
 from benchmarks.harness import peak_of
-from treaty.runtime._leaves.tree import read_tree  # all that is needed is loaded before
+from treaty.runtime.formats.eformer.source import EformerSource  # all that is needed is loaded before
 import tensorstore
 steps = list(zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]))
 print(peak_of(lambda: [c.convert(source, destination, to_format=to) for source, destination, to in steps]) // 2**20)

@@ -14,13 +14,13 @@ import pytest
 import safetensors.numpy
 
 from treaty.runtime._convert.convert import convert
+from treaty.runtime._convert.destination import take_place
 from treaty.runtime._convert.diff import diff
-from treaty.runtime._convert.places import take_place
 from treaty.runtime._errors import InvalidArgumentError
-from treaty.runtime._workspace import workspace
-from treaty.runtime.directory._places import Local
-from treaty.runtime.formats import _table as formats
+from treaty.runtime._storage.workspace import workspace
 from treaty.runtime.formats import msgpack
+from treaty.runtime.formats import table as formats
+from treaty.runtime.formats.directory.places import Local
 from treaty.schema import TreatyError
 
 TREE = {"layer": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}, "step": np.array([7], np.int32)}
@@ -111,7 +111,7 @@ def test_a_checkpoint_of_any_kind_is_replaced(there: str, to: str, tmp_path: Pat
 
     convert(source, place, to_format=to, replace=True)
 
-    assert formats.recognise(place) == to
+    assert formats.format_at(str(place)).name == to
     assert sorted(os.listdir(tmp_path)) == ["a.npz", "place"]
 
 
@@ -255,7 +255,7 @@ def test_what_comes_to_the_place_meanwhile_stays(to: str, tmp_path: Path) -> Non
         place.mkdir() if to == "treaty" else place.write_text("other")
 
         with pytest.raises(InvalidArgumentError, match="expected a free place, got something that came to"):
-            take_place(space, written, place, to, replace=False)
+            take_place(space, written, place, formats.FORMATS[to], replace=False)
 
     assert place.is_dir() if to == "treaty" else place.read_text() == "other"
     assert os.listdir(tmp_path) == [place.name]
@@ -270,7 +270,7 @@ def test_a_stranger_that_comes_meanwhile_stays(tmp_path: Path) -> None:
         written.mkdir(parents=True)
 
         with pytest.raises(InvalidArgumentError, match="got mine in"):
-            take_place(space, written, place, "treaty", replace=True)
+            take_place(space, written, place, formats.FORMATS["treaty"], replace=True)
 
     assert contents(place) == before
     assert os.listdir(tmp_path) == ["x"]
@@ -286,7 +286,7 @@ def test_a_long_name_has_room_for_a_workspace(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from treaty.runtime._convert import places
+from treaty.runtime._convert import destination as places
 from treaty.runtime._convert.convert import convert
 from treaty.runtime._convert.diff import diff
 places.exchange = lambda one, other: False
@@ -315,7 +315,7 @@ def test_where_two_renames_replace_a_directory_a_reader_puts_the_old_one_back(to
     assert diff(place, source) == []
 
     assert sorted(os.listdir(tmp_path)) == ["a.npz", "place"]
-    assert formats.recognise(place) == to
+    assert formats.format_at(str(place)).name == to
 
 
 @pytest.mark.parametrize("moment", ["0", "1"])
@@ -344,7 +344,7 @@ def test_a_directory_into_which_a_save_is_writing_is_not_replaced(tmp_path: Path
     with pytest.raises(TreatyError, match="to be free, got another save that is writing to it"):
         convert(source, place, to_format="orbax", replace=True)
     saving.abandon(None)
-    assert formats.recognise(place) == "treaty"
+    assert formats.format_at(str(place)).name == "treaty"
     convert(source, place, to_format="orbax", replace=True)
     assert sorted(os.listdir(tmp_path)) == ["a.npz", "place"]
 
@@ -353,6 +353,6 @@ def test_a_link_to_a_checkpoint_is_replaced_and_not_what_it_leads_to(tmp_path: P
     source, real = make(tmp_path / "a.npz"), make(tmp_path / "real", "orbax")
     (tmp_path / "link").symlink_to(real)
     convert(source, tmp_path / "link", to_format="treaty", replace=True)
-    assert formats.recognise(tmp_path / "link") == "treaty"
-    assert formats.recognise(real) == "orbax"
+    assert formats.format_at(str(tmp_path / "link")).name == "treaty"
+    assert formats.format_at(str(real)).name == "orbax"
     assert sorted(os.listdir(tmp_path)) == ["a.npz", "link", "real"]

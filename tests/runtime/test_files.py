@@ -16,7 +16,8 @@ from jaxtyping import Float32
 
 from tests.runtime.equality import same
 from treaty.generator import load
-from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError, StateMismatchError, _files, restore, save
+from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError, StateMismatchError, restore, save
+from treaty.runtime._storage import files as _files
 from treaty.schema import TreatyError, state
 
 SUFFIXES = [".msgpack", ".msgpack.gz", ".msgpack.zst"]
@@ -107,10 +108,11 @@ def test_a_map_outlives_the_file_it_is_of(tmp_path: Path) -> None:
     same(restored, model(1))
 
 
-@pytest.mark.parametrize("name", ["model.msgpack.bz2", "model.npz", "model.gz", "model.pt", "model.msgpack/"])
+@pytest.mark.parametrize("name", ["model.msgpack.bz2", "model.npz/", "model.gz", "model.pt", "model.msgpack/"])
 def test_a_path_that_names_another_format_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(
-        TreatyError, match=r"^expected \.msgpack, \.msgpack\.gz, \.msgpack\.zst, \.safetensors or a directory, got '"
+        TreatyError,
+        match=r"^expected \.safetensors, \.npz, \.msgpack, \.msgpack\.gz, \.msgpack\.zst or a directory, got '",
     ):
         save(f"{tmp_path}/{name}", model(1))
     assert not list(tmp_path.iterdir())

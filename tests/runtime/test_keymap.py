@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treaty.runtime import KeyMapError
-from treaty.runtime._convert.keymap import to_fields, to_stored
-from treaty.runtime._lazy import LazyArray, in_parts
-from treaty.runtime._state.trees import flatten, on_host
+from treaty.runtime._keymaps.apply import to_fields, to_stored
+from treaty.runtime._lazy import LazyArray, host, in_parts
+from treaty.runtime._trees import flatten
 from treaty.runtime.formats import safetensors as format
 from treaty.schema import SchemaError
 from treaty.schema.keymap import KeyMap, Rule
@@ -153,7 +153,7 @@ def test_two_tensors_for_one_field() -> None:
 
 
 def test_a_leaf_where_another_has_its_node() -> None:
-    with pytest.raises(KeyMapError, match=r"expected a leaf or a node, got both .* \$\.x\.y"):
+    with pytest.raises(KeyMapError, match=r"expected one value a place, got two .* \$\.x\.y"):
         to_fields(KeyMap([Rule("a", "x"), Rule("b", "x.y")]), {"a": 1, "b": 2})
 
 
@@ -358,7 +358,8 @@ def test_there_and_back_is_the_identity(made: tuple[tuple[Rule, dict[str, tuple[
     for name, tensor in tensors.items():
         assert tuple(back[name].shape) == tensor.shape
         np.testing.assert_array_equal(np.asarray(back[name]), tensor)
-    for (path, leaf), (_, same) in zip(flatten(on_host(tree)), flatten(on_host(again)), strict=True):
+    for (path, stored), (_, again_stored) in zip(flatten(tree), flatten(again), strict=True):
+        leaf, same = host(stored), host(again_stored)
         assert tuple(leaf.shape) == np.asarray(leaf).shape, path
         np.testing.assert_array_equal(np.asarray(leaf), np.asarray(same))
 

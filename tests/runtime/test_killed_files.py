@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from treaty.runtime._files import replacing
+from treaty.runtime._storage.files import replacing
 
 WRITER = """
 import sys
-from treaty.runtime._files import replacing
+from treaty.runtime._storage.files import replacing
 with replacing(sys.argv[1]) as file:
     print("writing", flush=True)
     sys.stdin.read()
@@ -57,7 +57,7 @@ def test_a_live_writer_keeps_its_file(tmp_path: Path) -> None:
 
 
 def test_without_locks_a_file_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treaty.runtime._files.try_lock", lambda descriptor: None)
+    monkeypatch.setattr("treaty.runtime._storage.files.try_lock", lambda descriptor: None)
     write(tmp_path / "run.msgpack", b"new")
     assert os.listdir(tmp_path) == ["run.msgpack"]
 

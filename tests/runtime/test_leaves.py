@@ -19,10 +19,10 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from treaty.runtime import CorruptCheckpointError, LeafError
-from treaty.runtime._leaves.index import Entry, Index, parse, render
-from treaty.runtime._leaves.manager import default_manager
-from treaty.runtime._leaves.paths import directory
-from treaty.runtime._leaves.read import Reader
+from treaty.runtime._eformer.manager import default_manager
+from treaty.runtime.formats.eformer.index import Entry, Index, parse, render
+from treaty.runtime.formats.eformer.leaf_paths import directory
+from treaty.runtime.formats.eformer.reading import Reader
 from treaty.runtime.leaves import is_array_like, leaf_key_paths, tree_deserialize_leaves, tree_serialize_leaves
 
 SPEC: Any = P  # JAX does not type these constructors

@@ -22,9 +22,9 @@ from tests.runtime.equality import same
 from tests.runtime.test_agreement import DICT, LIST, TUPLE, classes, valid_states
 from treaty.generator import load
 from treaty.runtime import StateMismatchError, from_bytes, from_state_dict, to_bytes, to_state_dict
-from treaty.runtime.formats._msgpack_decode import decode
-from treaty.runtime.formats._msgpack_runs import Runs
 from treaty.runtime.formats.msgpack import pack
+from treaty.runtime.formats.msgpack.decode import decode
+from treaty.runtime.formats.msgpack.runs import Runs
 from treaty.schema import TreatyError, schema_of, state
 
 FLAX: Any = flax.serialization

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.runtime.equality import same
 from treaty.runtime import CorruptCheckpointError
-from treaty.runtime._state.trees import MAX_DEPTH
-from treaty.runtime.formats._msgpack_decode import decode
-from treaty.runtime.formats._msgpack_encode import CHUNKED
+from treaty.runtime._trees import MAX_DEPTH
 from treaty.runtime.formats.msgpack import pack
+from treaty.runtime.formats.msgpack.decode import decode
+from treaty.runtime.formats.msgpack.encode import CHUNKED
 
 Tree = dict[str, Any]
 

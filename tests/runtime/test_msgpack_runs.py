@@ -29,10 +29,10 @@ from treaty.runtime import (
     to_bytes,
     to_state_dict,
 )
-from treaty.runtime._bytes import join_pieces
-from treaty.runtime.formats._msgpack_decode import decode
-from treaty.runtime.formats._msgpack_runs import Runs
 from treaty.runtime.formats.msgpack import pack
+from treaty.runtime.formats.msgpack.decode import decode
+from treaty.runtime.formats.msgpack.instances import join_pieces
+from treaty.runtime.formats.msgpack.runs import Runs
 from treaty.schema import TreatyError, field, state
 
 MANY = 50  # enough for every shortcut

@@ -18,7 +18,7 @@ from treaty.generator import load
 from treaty.runtime import CorruptCheckpointError, StateMismatchError
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime.formats import npz
-from treaty.runtime.formats._npz_names import join, split
+from treaty.runtime.formats.npz.names import join, split
 from treaty.schema import Dims, Length, TreatyError, state
 from treaty.schema.dtypes import TABLE
 

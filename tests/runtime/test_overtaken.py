@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,21 @@ from jaxtyping import Float32
 from treaty.generator import load
 from treaty.runtime import from_state_dict, leaves, restore
 from treaty.runtime._convert.convert import convert
+from treaty.runtime._eformer import load as _leaves_load
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime._leaves import load as _leaves_load
-from treaty.runtime._leaves import tree as _leaves_tree
-from treaty.runtime._overtaken import TRIES
-from treaty.runtime.commands import inspect
-from treaty.runtime.convert_commands import diff
-from treaty.runtime.directory import _plan, verify
-from treaty.runtime.directory import _read as directory_read
-from treaty.runtime.formats import _orbax_read, _safetensors_files, msgpack, npz, orbax
+from treaty.runtime._storage.open_file import OpenFile
+from treaty.runtime._storage.overtaken import TRIES
+from treaty.runtime.commands.checkpoints import inspect
+from treaty.runtime.commands.conversion import diff
+from treaty.runtime.directory import verify
+from treaty.runtime.formats import msgpack, npz, orbax
 from treaty.runtime.formats import safetensors as safetensors_format
-from treaty.runtime.formats._known import looking_at
-from treaty.runtime.formats._open_file import OpenFile
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.formats.directory import read as directory_read
+from treaty.runtime.formats.eformer import source as _leaves_tree
+from treaty.runtime.formats.orbax import read as _orbax_read
+from treaty.runtime.formats.orbax.source import known_orbax
+from treaty.runtime.formats.safetensors import files as _safetensors_files
 from treaty.schema import TreatyError, state
 from treaty.schema.keymap import KeyMap, Rule
 
@@ -43,7 +47,7 @@ load(Pair)
 SAME = KeyMap((Rule("one", "one"), Rule("two", "two")))
 # What is called for each array or shard. "in place" is np.savez, which writes a file anew, and "leaves" eformer's way.
 STEPS = {
-    "treaty": (directory_read.Reader, "_fill"),
+    "treaty": (directory_read.CheckpointReader, "_fill"),
     "shards": (_safetensors_files, "_read_file"),
     "in place.npz": (OpenFile, "fill"),
     "compressed.npz": (OpenFile, "stream"),
@@ -197,7 +201,7 @@ def test_a_file_is_read_whole_however_often_it_is_replaced(
         return from_state_dict(*args, **options)
 
     put(1)
-    monkeypatch.setattr("treaty.runtime._restore_tree.from_state_dict", overtaken)
+    monkeypatch.setattr("treaty.runtime._restore.pipeline.from_state_dict", overtaken)
     assert one_step(restore(path, Pair, into="numpy", max_bytes_in_flight=10**6)) == 1
     assert next(steps) == 3
 
@@ -217,7 +221,7 @@ def test_damage_that_stays_is_told_at_once(name: str, tmp_path: Path) -> None:
 def test_a_directory_that_takes_the_place_with_the_same_number_is_another(tmp_path: Path) -> None:
     """File systems give the number of a removed directory to the next one, unless somebody holds it."""
     write(tmp_path / "x", "orbax", 1)
-    look = looking_at(tmp_path / "x")
+    look = partial(known_orbax, str(tmp_path / "x"))
     with ExitStack() as held:
         known = look(held)
         assert known.is_whole()

@@ -23,8 +23,7 @@ from treaty.runtime import (
     verify,
 )
 from treaty.runtime._convert.convert import convert
-from treaty.runtime.convert_commands import diff
-from treaty.runtime.directory._inspect_others import inspect_other
+from treaty.runtime.commands.conversion import diff
 from treaty.runtime.formats import npz, orbax, safetensors
 from treaty.runtime.leaves import tree_deserialize_leaves, tree_serialize_leaves
 
@@ -133,7 +132,7 @@ def test_a_url_of_a_file_is_refused_everywhere(
         lambda: orbax.restore(url, Model),
         lambda: safetensors.save(url, small()),
         lambda: safetensors.restore(url, Model),
-        lambda: inspect_other(url),
+        lambda: inspect(url),
         lambda: convert("here.msgpack", url),
         lambda: convert(url, "there.msgpack"),
         lambda: save(Path(url), small()),

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tests.runtime.test_files import Model, model
-from treaty.runtime import _permissions, restore, save
+from treaty.runtime import restore, save
 from treaty.runtime._convert.convert import convert
-from treaty.runtime._files import replacing
+from treaty.runtime._storage import permissions as _permissions
+from treaty.runtime._storage.files import replacing
 from treaty.runtime.formats import npz
 
 NAMES = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "x.npz"]
@@ -130,7 +131,7 @@ def test_owner_and_group_stay(path: Path) -> None:
 
 REPLACE = """
 import os, sys
-from treaty.runtime._files import write_pieces
+from treaty.runtime._storage.files import write_pieces
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)

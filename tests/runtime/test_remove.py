@@ -18,15 +18,14 @@ from treaty.runtime import (
     IncompleteCheckpointError,
     MissingCheckpointError,
     TreatyError,
-    commands,
     inspect,
     remove,
     restore,
     save,
 )
-from treaty.runtime.directory import _write
-from treaty.runtime.directory._inspect_others import inspect_other
-from treaty.runtime.directory._places import Local
+from treaty.runtime._storage.workspace import locked_directory
+from treaty.runtime.commands import checkpoints as commands
+from treaty.runtime.formats.directory import write as _write
 
 
 def sharded(path: Path) -> None:
@@ -127,7 +126,7 @@ def test_a_save_under_way_is_in_the_way(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(_write, "_complete", meanwhile)
     save(tmp_path / "run", small())
     assert is_back(tmp_path / "run")
-    with Local(tmp_path / "run").held(), pytest.raises(TreatyError, match="got another save"):
+    with locked_directory(tmp_path / "run"), pytest.raises(TreatyError, match="got another save"):
         save(tmp_path / "run", small())
 
 
@@ -157,7 +156,7 @@ def test_inspect_and_restore_agree_on_what_is_whole(suffix: str, tmp_path: Path)
     """Whatever file of a directory is missing, or cut off."""
     path = tmp_path / f"x{suffix}"
     WRITERS[suffix](path, model(1, layers=2))
-    look = inspect if not suffix else lambda path: inspect_other(str(path))
+    look = inspect
     for name in sorted(str(one.relative_to(path)) for one in path.rglob("*") if one.is_file()):
         for damage in (Path.unlink, lambda file: file.write_bytes(b"")):
             shutil.rmtree(tmp_path / "copy", ignore_errors=True)
@@ -195,6 +194,6 @@ def test_the_command_removes_what_it_can(tmp_path: Path) -> None:
     done = CliRunner().invoke(commands.remove, paths)
     assert done.exit_code == 1
     assert done.stdout == f"removed {paths[0]}\nremoved {paths[2]}\n"
-    assert done.stderr.startswith("error: expected a checkpoint of safetensors, ")
+    assert done.stderr.startswith("error: expected a checkpoint of treaty, safetensors, ")
     assert os.listdir(tmp_path) == ["notes.txt"]
     assert CliRunner().invoke(commands.remove, []).exit_code == 2

@@ -241,7 +241,9 @@ def test_mismatches_come_before_array_bytes(tmp_path: Path) -> None:
     for place in (path, tmp_path / "eformer"):
         with pytest.raises(StateMismatchError, match=r"expected bfloat16.* got float32"):
             restore(place, Half)
-        with pytest.raises((IncompleteCheckpointError, CorruptCheckpointError), match=r"\$\.layers\['?0'?\]\.kernel"):
+        with pytest.raises(
+            (IncompleteCheckpointError, CorruptCheckpointError), match=r"\$\.layers\['?[0-2]'?\]\.kernel"
+        ):
             restore(place, Params)
 
 
@@ -255,7 +257,7 @@ def test_a_save_that_did_not_end_is_no_checkpoint(tmp_path: Path) -> None:
     assert bits(restore(manager, Params)) == bits(params())
     (by_eformer(tmp_path / "eformer", params()) / "tensorstore_index.json").unlink()
     for nothing in ("eformer", "missing"):
-        with pytest.raises(IncompleteCheckpointError, match=f"no treaty.json at .*{nothing}: nothing was saved there"):
+        with pytest.raises(IncompleteCheckpointError, match=f"expected a checkpoint, got no.* at .*{nothing}"):
             restore(tmp_path / nothing, Params)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from treaty.runtime import sharding
-from treaty.runtime._sharding import memory as _memory
+from treaty.runtime._eformer import memory as _memory
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import TABLE
 

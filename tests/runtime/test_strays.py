@@ -11,7 +11,7 @@ from tests.runtime.test_files import Model, model
 from tests.runtime.test_paths import WRITERS, is_back, small
 from treaty.runtime import TreatyError, restore, save, verify
 from treaty.runtime._convert.convert import convert
-from treaty.runtime._paths import is_stray
+from treaty.runtime._storage.paths import is_stray
 from treaty.runtime.formats import safetensors
 
 STRAYS = [".DS_Store", "._treaty.json", ".nfs0000000000a1b2c300000001", "Thumbs.db", "desktop.ini"]

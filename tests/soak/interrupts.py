@@ -20,7 +20,7 @@ from types import FrameType
 
 from tests.soak.kinds import KINDS, Kind, begin
 from tests.soak.states import at_step, step_of
-from treaty.runtime._uninterrupted import uninterrupted
+from treaty.runtime._process.uninterrupted import uninterrupted
 
 HANG = 120.0  # seconds that no call takes
 

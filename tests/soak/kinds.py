@@ -14,8 +14,8 @@ from attrs import frozen
 from tests.soak.states import Block, Training, at_step
 from treaty.runtime import IncompleteCheckpointError, MissingCheckpointError, leaves, remove, restore, save, save_async
 from treaty.runtime._convert.convert import convert
-from treaty.runtime.directory._manifest import NAME, data_of
 from treaty.runtime.formats import npz, orbax
+from treaty.runtime.formats.directory.manifest import NAME, data_of
 
 
 @frozen

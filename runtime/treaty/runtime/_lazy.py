@@ -1,15 +1,16 @@
-"""Arrays that stay where they are stored until someone asks for them, whole or piece by piece."""
+"""Arrays that stay where they are stored until someone asks for them: whole, piece by piece, or in parts."""
 
 import math
 import mmap
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import attrs
 import numpy as np
 
-from treaty.runtime._memory import aligned
+from treaty.runtime._storage.memory import aligned
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -20,17 +21,41 @@ PIECE_BYTES: Final = 2**23  # large enough for a disk, small enough to be held a
 _LAG: Final = 2**27  # bytes that whoever passes over a file may still have to write
 
 
+class Part(NamedTuple):
+    """A box of an array that someone wants, and memory for it, which tells its shape."""
+
+    start: Start
+    memory: HostArray
+
+    @property
+    def stop(self) -> Start:
+        return tuple(first + size for first, size in zip(self.start, self.memory.shape, strict=True))
+
+    @property
+    def box(self) -> tuple[slice, ...]:
+        return tuple(slice(first, last) for first, last in zip(self.start, self.stop, strict=True))
+
+
+class Job(NamedTuple):
+    """Work that fills memory, for any thread, and how many bytes it reads."""
+
+    run: Callable[[], None]
+    nbytes: int
+
+
 @attrs.frozen(eq=False)
 class LazyArray:
     """The shape and dtype of a stored array, and how to get its contents onto the host.
 
-    `parts` gives its elements in C order as flat arrays, for sources that need not be in memory as a whole.
+    `parts` gives its elements in C order as flat arrays, for sources that need not be in memory as a whole. `fill` reads
+    one box; without it, whoever wants a box has to read the whole.
     """
 
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
     read: Callable[[], HostArray]
     parts: Callable[[], Iterator[HostArray]] | None = None
+    fill: Callable[[Part], None] | None = None
 
     @property
     def size(self) -> int:
@@ -47,9 +72,73 @@ class LazyArray:
     def pieces(self) -> Iterator[HostArray]:
         yield from pieces(self.read()) if self.parts is None else self.parts()
 
+    def jobs(self, wanted: Sequence[Part]) -> Iterator[Job]:
+        """What fills boxes of an array that has `fill`."""
+        assert self.fill is not None
+        for part in wanted:
+            yield Job(partial(self.fill, part), part.memory.nbytes)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         found = self.read()
         return found if dtype is None else found.astype(dtype)
+
+
+class SharedFile(Protocol):
+    """A file of several arrays that is read as a whole."""
+
+    def load(self, numbers: Sequence[int]) -> Sequence[HostArray]: ...
+
+
+@attrs.frozen(eq=False)
+class SharedArray(LazyArray):
+    """One of the arrays of a shared file: whoever wants several asks the file for all of them at once."""
+
+    file: SharedFile = attrs.field(kw_only=True)
+    number: int = attrs.field(kw_only=True)
+
+    @classmethod
+    def of(cls, file: SharedFile, number: int, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> "SharedArray":
+        return cls(shape, dtype, lambda: file.load([number])[0], file=file, number=number)
+
+
+@attrs.frozen(eq=False)
+class MaybeScalar(LazyArray):
+    """An array of no axes that may have been a Python value; the schema knows."""
+
+
+@attrs.frozen(eq=False)
+class StoredScalar(MaybeScalar):
+    """A Python number that is stored as an array of no axes."""
+
+
+def viewed(array: LazyArray, dtype: "np.dtype[Any]") -> LazyArray:
+    """The array with its bits taken for another dtype of the same size."""
+    fill = array.fill
+
+    def fill_bits(part: Part) -> None:
+        assert fill is not None
+        fill(Part(part.start, part.memory.view(array.dtype)))
+
+    def parts() -> Iterator[HostArray]:
+        return (piece.view(dtype) for piece in array.pieces())
+
+    return LazyArray(
+        array.shape,
+        dtype,
+        lambda: array.read().view(dtype),
+        None if array.parts is None else parts,
+        None if fill is None else fill_bits,
+    )
+
+
+def host(value: Any) -> HostArray:
+    """An array in host memory."""
+    return value.read() if isinstance(value, LazyArray) else np.asarray(value)
+
+
+def pieces_of(value: Any) -> Iterator[HostArray]:
+    """The elements in C order, flat, a few bytes at a time where the source allows it."""
+    return value.pieces() if isinstance(value, LazyArray) else pieces(np.asarray(value))
 
 
 def in_parts(shape: tuple[int, ...], dtype: "np.dtype[Any]", parts: Callable[[], Iterator[HostArray]]) -> LazyArray:

@@ -35,26 +35,26 @@ from treaty.runtime._state.arrays import read_key as read_key
 from treaty.runtime._state.arrays import write_key as write_key
 from treaty.runtime._state.explain import describe
 from treaty.runtime._state.explain_value import DICTS, class_names
-from treaty.runtime._state.index import index_keys
-from treaty.runtime._state.ml import bfloat16 as bfloat16
-from treaty.runtime._state.ml import float4_e2m1fn as float4_e2m1fn
-from treaty.runtime._state.ml import float6_e2m3fn as float6_e2m3fn
-from treaty.runtime._state.ml import float6_e3m2fn as float6_e3m2fn
-from treaty.runtime._state.ml import float8_e3m4 as float8_e3m4
-from treaty.runtime._state.ml import float8_e4m3 as float8_e4m3
-from treaty.runtime._state.ml import float8_e4m3b11fnuz as float8_e4m3b11fnuz
-from treaty.runtime._state.ml import float8_e4m3fn as float8_e4m3fn
-from treaty.runtime._state.ml import float8_e4m3fnuz as float8_e4m3fnuz
-from treaty.runtime._state.ml import float8_e5m2 as float8_e5m2
-from treaty.runtime._state.ml import float8_e5m2fnuz as float8_e5m2fnuz
-from treaty.runtime._state.ml import float8_e8m0fnu as float8_e8m0fnu
-from treaty.runtime._state.ml import int1 as int1
-from treaty.runtime._state.ml import int2 as int2
-from treaty.runtime._state.ml import int4 as int4
-from treaty.runtime._state.ml import uint1 as uint1
-from treaty.runtime._state.ml import uint2 as uint2
-from treaty.runtime._state.ml import uint4 as uint4
+from treaty.runtime._state.numbering import index_keys
 from treaty.runtime._state.registry import Codec as Codec
+from treaty.runtime._state.scalar_types import bfloat16 as bfloat16
+from treaty.runtime._state.scalar_types import float4_e2m1fn as float4_e2m1fn
+from treaty.runtime._state.scalar_types import float6_e2m3fn as float6_e2m3fn
+from treaty.runtime._state.scalar_types import float6_e3m2fn as float6_e3m2fn
+from treaty.runtime._state.scalar_types import float8_e3m4 as float8_e3m4
+from treaty.runtime._state.scalar_types import float8_e4m3 as float8_e4m3
+from treaty.runtime._state.scalar_types import float8_e4m3b11fnuz as float8_e4m3b11fnuz
+from treaty.runtime._state.scalar_types import float8_e4m3fn as float8_e4m3fn
+from treaty.runtime._state.scalar_types import float8_e4m3fnuz as float8_e4m3fnuz
+from treaty.runtime._state.scalar_types import float8_e5m2 as float8_e5m2
+from treaty.runtime._state.scalar_types import float8_e5m2fnuz as float8_e5m2fnuz
+from treaty.runtime._state.scalar_types import float8_e8m0fnu as float8_e8m0fnu
+from treaty.runtime._state.scalar_types import int1 as int1
+from treaty.runtime._state.scalar_types import int2 as int2
+from treaty.runtime._state.scalar_types import int4 as int4
+from treaty.runtime._state.scalar_types import uint1 as uint1
+from treaty.runtime._state.scalar_types import uint2 as uint2
+from treaty.runtime._state.scalar_types import uint4 as uint4
 from treaty.runtime._state.scalars import binary as binary
 from treaty.runtime._state.scalars import boolean as boolean
 from treaty.runtime._state.scalars import complex_number as complex_number

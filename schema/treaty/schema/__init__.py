@@ -3,8 +3,16 @@
 Names are imported when first used: reading the schema in a checkpoint needs neither jaxtyping nor numpy.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from treaty.schema._lazy_names import lazy_names
+
+_HOMES: Final = {
+    "_declare": ("ArraySpec", "Dims", "Fields", "Length", "field", "state"),
+    "_errors": ("NewerFormatError", "SchemaError", "TreatyError"),
+    "_read": ("schema_of",),
+    "ir": ("Schema",),
+}
 
 if TYPE_CHECKING:
     from treaty.schema._declare import ArraySpec as ArraySpec
@@ -18,29 +26,5 @@ if TYPE_CHECKING:
     from treaty.schema._errors import TreatyError as TreatyError
     from treaty.schema._read import schema_of as schema_of
     from treaty.schema.ir import Schema as Schema
-
-_HOME: Final = {
-    "ArraySpec": "_declare",
-    "Dims": "_declare",
-    "Fields": "_declare",
-    "Length": "_declare",
-    "field": "_declare",
-    "state": "_declare",
-    "NewerFormatError": "_errors",
-    "SchemaError": "_errors",
-    "TreatyError": "_errors",
-    "schema_of": "_read",
-    "Schema": "ir",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

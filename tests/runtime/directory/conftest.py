@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.directory.states import train
-from treaty.runtime.directory import _plan, save
+from treaty.runtime.directory import save
+from treaty.runtime.formats.directory import plan as _plan
 
 
 @pytest.fixture

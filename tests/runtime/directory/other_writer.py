@@ -9,7 +9,11 @@ import sys
 from typing import Any
 
 from tests.runtime.directory.states import train
-from treaty.runtime.directory import _owner, _places, _plan, _write, save
+from treaty.runtime.directory import save
+from treaty.runtime.formats.directory import owner as _owner
+from treaty.runtime.formats.directory import places as _places
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.formats.directory import write as _write
 from treaty.schema import TreatyError
 
 vars(_plan).update(SMALL_BYTES=64, CHUNK_BYTES=256)

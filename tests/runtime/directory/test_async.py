@@ -16,8 +16,12 @@ import pytest
 
 from tests.runtime.directory.states import Linear, Train, bits, train
 from treaty.runtime import StateMismatchError
-from treaty.runtime._memory import copied
-from treaty.runtime.directory import _async, _plan, _tree, _write, restore, save, save_async
+from treaty.runtime._save import background as _background
+from treaty.runtime._storage.memory import copied
+from treaty.runtime.directory import restore, save, save_async
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.formats.directory import save as _save
+from treaty.runtime.formats.directory import write as _write
 from treaty.schema import TreatyError
 
 
@@ -31,7 +35,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         assert opened.wait(60)
         write(*args)
 
-    monkeypatch.setattr(_async, "write", waiting)
+    monkeypatch.setattr(_save, "write", waiting)
     return opened
 
 
@@ -108,14 +112,14 @@ def test_a_state_is_copied_when_the_save_before_is_finished(
 
     monkeypatch.setattr(_plan, "copied", watched)
     checked = threading.Event()
-    plan_save = _plan.plan_save
+    plan_tree = _plan.plan_tree
 
     def planned(*args: Any) -> Any:
-        plan = plan_save(*args)
+        plan = plan_tree(*args)
         checked.set()
         return plan
 
-    monkeypatch.setattr(_async, "plan_save", planned)
+    monkeypatch.setattr(_save, "plan_tree", planned)
     second = threading.Thread(target=lambda: save_async(tmp_path / "a", train(2)).result())
     second.start()
     assert checked.wait(60)
@@ -219,8 +223,8 @@ def test_a_save_that_fails_is_waited_for_where_no_thread_can_be_started(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     failed = save_async(tmp_path / "file", train(1))
-    monkeypatch.setattr(_async, "_wait_for_earlier", gate.set)  # as when another thread asks at the same time
-    monkeypatch.setattr(_async, "_started", lambda _: False)
+    monkeypatch.setattr(_save, "wait_for_earlier", gate.set)  # as when another thread asks at the same time
+    monkeypatch.setattr(_background, "_started", lambda _: False)
     late = threading.Thread(target=lambda: save_async(tmp_path / "a", train(2)).result(), daemon=True)
     late.start()
     late.join(60)
@@ -234,7 +238,8 @@ DAEMON = """
 import sys, threading
 from tests.runtime.directory.states import train
 from treaty.runtime.directory import save_async
-from treaty.runtime.directory import _async, _write
+from treaty.runtime.formats.directory import save as _async
+from treaty.runtime.formats.directory import write as _write
 begun, exiting = threading.Event(), threading.Event()
 write = _write.write
 def slow(*args):
@@ -245,7 +250,10 @@ _async.write = slow
 threading.Thread(target=save_async, args=(sys.argv[1], train(1)), daemon=True).start()
 assert begun.wait(60)
 """
-LATE_DAEMON = DAEMON.replace("_async.write = slow", "_async.write, _async._started = slow, lambda thread: False")
+LATE_DAEMON = DAEMON.replace(
+    "_async.write = slow",
+    "_async.write = slow\nfrom treaty.runtime._save import background\nbackground._started = lambda thread: False",
+)
 
 
 @pytest.mark.parametrize("script", [DAEMON, LATE_DAEMON])
@@ -300,10 +308,10 @@ def test_a_failed_save_leaves_neither_memory_nor_threads_nor_files(
 
 
 def test_a_snapshot_copies_what_could_change_only(tmp_path: Path) -> None:
-    from treaty.runtime.directory._plan import plan_tree, snapshot
+    from treaty.runtime.formats.directory.plan import plan_tree, snapshot
 
     fixed, changing = jnp.zeros((512, 1024)), np.zeros((512, 1024), np.float32)
-    plan = snapshot(plan_tree({"a": fixed, "b": changing, "c": changing.T}, _tree._untyped({}), {}, None))
+    plan = snapshot(plan_tree({"a": fixed, "b": changing, "c": changing.T}, _save._untyped({}), {}, None))
     pieces = [piece.source for piece in plan.pieces]
     assert np.shares_memory(pieces[0], np.asarray(fixed))
     assert not np.shares_memory(pieces[1], changing)

@@ -14,7 +14,11 @@ import pytest
 
 from tests.runtime.directory.states import Linear, Train, bits, files_of, linear, train
 from treaty.runtime import IncompleteCheckpointError
-from treaty.runtime.directory import _places, _read, _remote, _write, inspect, restore, save, verify
+from treaty.runtime.directory import inspect, restore, save, verify
+from treaty.runtime.formats.directory import places as _places
+from treaty.runtime.formats.directory import read as _read
+from treaty.runtime.formats.directory import remote as _remote
+from treaty.runtime.formats.directory import write as _write
 from treaty.schema import TreatyError
 
 
@@ -70,7 +74,9 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.runtime.directory.states import train
-from treaty.runtime.directory import _plan, _write, save
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.formats.directory import write as _write
+from treaty.runtime.directory import save
 _plan.SMALL_BYTES, _plan.CHUNK_BYTES = 64, 256
 left = int(sys.argv[2])
 real = _write._write_piece
@@ -162,16 +168,16 @@ def test_a_damaged_checkpoint_can_be_overwritten(checkpoint: Path) -> None:
 
 def test_a_reader_that_is_overtaken_by_a_save_begins_again(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files go away between the manifest and the arrays, and what comes back is the new checkpoint."""
-    check = _read.Reader.check_files
+    check = _read.CheckpointReader.check_files
     overtaken: list[bool] = []
 
-    def overtake(self: _read.Reader, wanted: Any) -> None:
+    def overtake(self: _read.CheckpointReader, wanted: Any) -> None:
         check(self, wanted)
         if not overtaken:
             overtaken.append(True)
             save(checkpoint, train(2))
 
-    monkeypatch.setattr(_read.Reader, "check_files", overtake)
+    monkeypatch.setattr(_read.CheckpointReader, "check_files", overtake)
     assert bits(restore(checkpoint, Train)) == bits(train(2))
 
 
@@ -184,7 +190,8 @@ def test_a_checkpoint_can_be_moved_and_copied(checkpoint: Path, tmp_path: Path) 
 SAVED = """
 import sys
 from tests.runtime.directory.states import train
-from treaty.runtime.directory import _plan, save
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.runtime.directory import save
 vars(_plan).update(SMALL_BYTES=64, CHUNK_BYTES=256)
 save(sys.argv[1], train(2))
 """

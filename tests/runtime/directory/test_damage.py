@@ -13,9 +13,9 @@ from tests.runtime.directory.states import Linear, Train, bits, files_of, linear
 from treaty.generator import load
 from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError
 from treaty.runtime.directory import inspect, restore, save, verify
-from treaty.runtime.directory._manifest import parse
-from treaty.runtime.directory._places import committed, place_of
-from treaty.runtime.directory._remote import Remote
+from treaty.runtime.formats.directory.manifest import parse
+from treaty.runtime.formats.directory.places import committed, place_of
+from treaty.runtime.formats.directory.remote import Remote
 from treaty.schema import TreatyError, state
 
 
@@ -182,9 +182,9 @@ def test_the_data_of_another_checkpoint_is_not_taken_for_its_own(checkpoint: Pat
 
 @pytest.mark.parametrize("look", [inspect, verify, lambda path: restore(path, Train)])
 def test_a_directory_without_a_manifest_is_no_checkpoint(look: Callable[[Path], object], checkpoint: Path) -> None:
-    with pytest.raises(IncompleteCheckpointError, match=r"expected a checkpoint, got no treaty\.json at"):
+    with pytest.raises(IncompleteCheckpointError, match=r"expected a checkpoint, got nothing at"):
         look(checkpoint / "nowhere")
-    with pytest.raises(IncompleteCheckpointError):
+    with pytest.raises(CorruptCheckpointError, match="got something else at"):
         look(checkpoint / "treaty.json")
     (checkpoint / "treaty.json").unlink()
     with pytest.raises(IncompleteCheckpointError, match="the save did not finish"):

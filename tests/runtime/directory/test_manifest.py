@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.runtime.directory.states import Train
 from treaty.runtime import CorruptCheckpointError, NewerFormatError
 from treaty.runtime.directory import inspect, restore, verify
-from treaty.runtime.directory._hash import checksum
-from treaty.runtime.directory._layout import chunk_name, chunk_number, chunk_shape, chunk_starts
-from treaty.runtime.directory._manifest import File, Leaf, Manifest, data_of, parse
+from treaty.runtime.formats.directory.checksum import checksum
+from treaty.runtime.formats.directory.layout import chunk_name, chunk_number, chunk_shape, chunk_starts
+from treaty.runtime.formats.directory.manifest import File, Leaf, Manifest, data_of, parse
 from treaty.schema import TreatyError, schema_of
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from tests.runtime.directory.states import Linear, Train, bits, linear, train
 from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError
-from treaty.runtime.directory import _read, _write, inspect, restore, save, save_async, verify
+from treaty.runtime.directory import inspect, restore, save, save_async, verify
+from treaty.runtime.formats.directory import read as _read
+from treaty.runtime.formats.directory import write as _write
 from treaty.schema import TreatyError
 
 
@@ -77,32 +79,32 @@ def test_a_reader_follows_a_link_that_is_turned_while_the_old_checkpoint_is_remo
     save(tmp_path / "2", train(2))
     latest = tmp_path / "latest"
     latest.symlink_to("1")
-    check = _read.Reader.check_files
+    check = _read.CheckpointReader.check_files
 
-    def overtaken(self: _read.Reader, wanted: Any) -> None:
+    def overtaken(self: _read.CheckpointReader, wanted: Any) -> None:
         if latest.readlink() == Path("1"):
             latest.unlink()
             latest.symlink_to("2")
             shutil.rmtree(tmp_path / "1")
         check(self, wanted)
 
-    monkeypatch.setattr(_read.Reader, "check_files", overtaken)
+    monkeypatch.setattr(_read.CheckpointReader, "check_files", overtaken)
     assert bits(restore(latest, Train)) == bits(train(2))
 
 
-@pytest.mark.parametrize("moment", ["check_files", "pack", "arrays"])
+@pytest.mark.parametrize("moment", ["check_files", "pack", "jobs"])
 def test_a_reader_that_is_overtaken_at_any_moment_begins_again(
     moment: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = getattr(_read.Reader, moment)
+    real = getattr(_read.CheckpointReader, moment)
     saves = [2]
 
-    def overtake(self: _read.Reader, *args: Any) -> Any:
+    def overtake(self: _read.CheckpointReader, *args: Any) -> Any:
         if saves:
             save(checkpoint, train(saves.pop()))
         return real(self, *args)
 
-    monkeypatch.setattr(_read.Reader, moment, overtake)
+    monkeypatch.setattr(_read.CheckpointReader, moment, overtake)
     assert bits(restore(checkpoint, Train)) == bits(train(2))
     assert not saves
 

@@ -16,7 +16,9 @@ from jaxtyping import BFloat16, Float32, Float64, Int32
 from tests.runtime.directory.states import Block, Linear, Params, StepAndParams, Train, bits, linear, train
 from treaty.generator import load
 from treaty.runtime import StateMismatchError, shardings
-from treaty.runtime.directory import _read, restore, save
+from treaty.runtime._restore import read as restore_read
+from treaty.runtime.directory import restore, save
+from treaty.runtime.formats.directory import read as _read
 from treaty.schema import ArraySpec, Dims, TreatyError, state
 
 P: Any = PartitionSpec
@@ -142,13 +144,13 @@ def test_a_part_is_restored_by_its_path(checkpoint: Path, monkeypatch: pytest.Mo
     assert bits(restore(checkpoint, Linear, at="$.params.blocks[1].up")) == bits(train(1).params.blocks[1].up)
     assert bits(restore(checkpoint, Block, at="params.blocks.0")) == bits(train(1).params.blocks[0])
     read = []
-    fill = _read.Reader._fill
+    fill = _read.CheckpointReader._fill
 
     def watched(*args: Any) -> None:
         read.append(args[4])
         fill(*args)
 
-    monkeypatch.setattr(_read.Reader, "_fill", watched)
+    monkeypatch.setattr(_read.CheckpointReader, "_fill", watched)
     restore(checkpoint, Linear, at="params.blocks[1].up")
     assert {path for path in read if path} == {"$.params.blocks[1].up.kernel", "$.params.blocks[1].up.bias"}
 
@@ -185,7 +187,7 @@ def test_all_that_is_wrong_is_said_before_an_array_is_read(checkpoint: Path, mon
         extra: Float32[Array, "q"]
 
     load(Other)
-    monkeypatch.setattr(_read.Reader, "arrays", lambda *_: pytest.fail("read an array"))
+    monkeypatch.setattr(_read.CheckpointReader, "jobs", lambda *_: pytest.fail("read an array"))
     with pytest.raises(StateMismatchError) as raised:
         restore(checkpoint, Other)
     assert {mismatch.path[0] for mismatch in raised.value.mismatches} == {
@@ -228,13 +230,13 @@ def test_dtypes_widen_by_a_closed_table_and_narrow_when_asked(tmp_path: Path) ->
 
 def test_memory_in_flight_is_bounded(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = []
-    read = _read.Reader.arrays
+    place = vars(restore_read)["place"]
 
-    def arrays(self: _read.Reader, wanted: Any) -> None:
-        batches.append(sum(part.memory.nbytes for parts in wanted.values() for part in parts))
-        read(self, wanted)
+    def placed(rooms: Any) -> Any:
+        batches.append(sum(part.memory.nbytes for room in rooms for part in room.parts))
+        return place(rooms)
 
-    monkeypatch.setattr(_read.Reader, "arrays", arrays)
+    monkeypatch.setattr(restore_read, "place", placed)
     assert bits(restore(checkpoint, Train, max_bytes_in_flight=2048)) == bits(train(1))
     assert len(batches) > 2
     assert max(batches) <= 2048
@@ -301,7 +303,7 @@ NONSENSE: list[dict[str, Any]] = [
 def test_wrong_places_are_refused_before_an_array_is_read(
     arguments: dict[str, Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_read.Reader, "arrays", None)
+    monkeypatch.setattr(_read.CheckpointReader, "jobs", None)
     with pytest.raises(TreatyError):
         restore(checkpoint, Train, **arguments)
 

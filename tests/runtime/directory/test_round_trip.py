@@ -125,6 +125,7 @@ def test_a_sharded_state_is_saved_from_its_shards(tmp_path: Path) -> None:
     bias = jax.device_put(value.bias, NamedSharding(mesh, spec(None)))
     save(tmp_path / "a", Linear(kernel=kernel, bias=bias))
     assert bits(restore(tmp_path / "a", Linear)) == bits(value)
+    leaf: Any
     (leaf,) = (leaf for leaf in inspect(tmp_path / "a").leaves if leaf.path == ("kernel",))
     assert all(shard % chunk == 0 for shard, chunk in zip((8, 8), leaf.chunks, strict=True))
 
@@ -134,7 +135,7 @@ def test_metadata_and_dims_are_kept(tmp_path: Path) -> None:
     found = inspect(tmp_path / "a")
     assert found.metadata == {"epoch": 3, "tags": ["a", None]}
     assert found.dims == {"streams": 4, "n": 16}
-    assert found.class_id.endswith(":Train")
+    assert str(found.class_id).endswith(":Train")
     assert found.nbytes == sum(leaf.nbytes for leaf in found.leaves) > 0
 
 

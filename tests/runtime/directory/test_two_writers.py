@@ -11,7 +11,7 @@ import pytest
 
 from tests.runtime.directory.states import Train, bits, train
 from treaty.runtime.directory import restore, save, verify
-from treaty.runtime.directory._owner import is_dead, release_name, take_name
+from treaty.runtime.formats.directory.owner import is_dead, release_name, take_name
 
 
 class Other:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime.formats import _join
-from treaty.runtime.formats._msgpack_encode import encode
+from treaty.runtime.formats.msgpack import join as _join
+from treaty.runtime.formats.msgpack.encode import encode
 
 PIECES: list[Any] = [
     b"head",

@@ -326,7 +326,7 @@ def test_a_failed_save_leaves_what_was_there(
             raise OSError(28, "No space left on device")
         return writev(descriptor, buffers)
 
-    monkeypatch.setattr("treaty.runtime._files.os.writev", full)
+    monkeypatch.setattr("treaty.runtime._storage.files.os.writev", full)
     with pytest.raises(OSError, match="No space left"):
         format.save(path, train_state(3), max_shard_bytes=limit)
     assert {found.name: found.read_bytes() for found in tmp_path.iterdir()} == before

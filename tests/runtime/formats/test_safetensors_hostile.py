@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from safetensors import numpy as library
 
 from treaty.runtime import CorruptCheckpointError
-from treaty.runtime.formats import _safetensors_header as head
 from treaty.runtime.formats import safetensors as format
+from treaty.runtime.formats.safetensors import header as head
 from treaty.schema import TreatyError
 
 A = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}

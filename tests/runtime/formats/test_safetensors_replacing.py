@@ -18,9 +18,9 @@ import safetensors.numpy
 
 from tests.faults.places import some
 from treaty.runtime import CorruptCheckpointError
-from treaty.runtime._workspace import workspace
+from treaty.runtime._storage.workspace import workspace
 from treaty.runtime.formats import safetensors as format
-from treaty.runtime.formats._safetensors_place import under_prefix
+from treaty.runtime.formats.safetensors.members import under_prefix
 from treaty.schema import TreatyError
 
 KINDS = {"shards": 64, "single": None}
@@ -160,10 +160,10 @@ def test_of_an_index_and_a_single_file_the_later_save_counts(clock: int, new: st
 
 
 def restore_folder(folder: Path) -> dict[str, Any]:
-    from treaty.runtime.formats import _table as formats
+    from treaty.runtime.formats import table as formats
 
-    assert formats.recognise(folder) == "safetensors"
-    return formats.read(folder, "safetensors", folder).tree
+    assert formats.format_at(str(folder)).name == "safetensors"
+    return dict(formats.reading(folder, lambda source: source.settled()))
 
 
 def test_of_files_of_others_the_one_that_is_asked_for_is_read(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""From one format to another: conversion, comparison, key maps, and the lazy arrays they work on."""
+"""From one checkpoint to another: converting and comparing, whatever their formats."""

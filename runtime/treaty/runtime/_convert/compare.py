@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._convert.views import in_step, is_array, shown
 from treaty.runtime._lazy import HostArray
-from treaty.runtime._state.trees import flatten
-
-_BLOCK: Final = 2**18  # elements compared at a time: what is made of them stays in the cache
+from treaty.runtime._same import BLOCK, in_step, same_bits, same_value
+from treaty.runtime._trees import flatten, is_stored_array, shown
 
 
 @frozen
@@ -51,17 +49,8 @@ def leaves(tree: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
     return {path: np.asarray(leaf) if isinstance(leaf, np.generic) else leaf for path, leaf in flatten(tree)}
 
 
-def same_bytes(one: Any, other: Any) -> bool:
-    """Whether two leaves are alike to the last bit: shape, dtype and data, or type and value."""
-    if not is_array(one) or not is_array(other):
-        return type(one) is type(other) and _same_value(one, other)
-    if one.dtype != other.dtype or tuple(one.shape) != tuple(other.shape):
-        return False
-    return all(_same_bytes(left, right) for left, right in in_step(one, other))
-
-
 def describe(leaf: Any) -> str:
-    if is_array(leaf):
+    if is_stored_array(leaf):
         return shown(leaf)
     text = repr(leaf)
     return f"{type(leaf).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
@@ -69,12 +58,12 @@ def describe(leaf: Any) -> str:
 
 def _leaves(path: tuple[str, ...], one: Any, other: Any, rtol: float, atol: float) -> Difference | None:
     ends = describe(one), describe(other)
-    if is_array(one) != is_array(other):
+    if is_stored_array(one) != is_stored_array(other):
         return Difference(path, "kind", *ends)
-    if not is_array(one):
+    if not is_stored_array(one):
         if type(one) is not type(other):
             return Difference(path, "kind", *ends)
-        return None if _same_value(one, other) or _close(one, other, rtol, atol) else _values(path, ends, one, other)
+        return None if same_value(one, other) or _close(one, other, rtol, atol) else _values(path, ends, one, other)
     if tuple(one.shape) != tuple(other.shape):
         return Difference(path, "shape", *ends)
     count, max_abs, max_rel = _distance(one, other, rtol, atol)
@@ -97,12 +86,6 @@ def _close(one: Any, other: Any, rtol: float, atol: float) -> bool:
     return bool(far[0] <= atol + rtol * abs(other))
 
 
-def _same_value(one: Any, other: Any) -> bool:
-    if isinstance(one, (float, complex, np.generic)):
-        return bool(one == other) or (one != one and other != other)
-    return bool(one == other)
-
-
 def _distance(one: Any, other: Any, rtol: float, atol: float) -> tuple[int, float, float]:
     """How many elements differ by more than allowed, and the largest differences of all."""
     if _is_text(one.dtype) or _is_text(other.dtype):
@@ -110,10 +93,10 @@ def _distance(one: Any, other: Any, rtol: float, atol: float) -> tuple[int, floa
         return unequal, math.inf if unequal else 0.0, math.inf if unequal else 0.0
     count, max_abs, max_rel = 0, 0.0, 0.0
     for left, right in in_step(one, other):
-        if left.dtype == right.dtype and _same_bytes(left, right):
+        if left.dtype == right.dtype and same_bits(left, right):
             continue
-        for start in range(0, left.size, _BLOCK):
-            a, b = left[start : start + _BLOCK], right[start : start + _BLOCK]
+        for start in range(0, left.size, BLOCK):
+            a, b = left[start : start + BLOCK], right[start : start + BLOCK]
             far, relative = _apart(a, b)
             allowed = atol + rtol * np.abs(_wide(b)) if rtol or atol else 0.0
             with np.errstate(invalid="ignore"):
@@ -153,11 +136,5 @@ def _wide(array: HostArray) -> HostArray:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def _same_bytes(one: HostArray, other: HostArray) -> bool:
-    left, right = (np.ascontiguousarray(array).view(np.uint8) for array in (one, other))
-    starts = range(0, left.size, _BLOCK)
-    return all(np.array_equal(left[start : start + _BLOCK], right[start : start + _BLOCK]) for start in starts)
-
-
 def nbytes_of(tree: Mapping[str, Any]) -> int:
-    return sum(leaf.nbytes for _, leaf in flatten(tree) if is_array(leaf))
+    return sum(leaf.nbytes for _, leaf in flatten(tree) if is_stored_array(leaf))

@@ -1,5 +1,6 @@
 """Conversion: read a checkpoint as it lies, lay it out anew, write it aside, compare every leaf, and only then move it."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -9,25 +10,26 @@ from typing import Any, Final
 from attrs import frozen
 from xxhash import xxh3_128
 
-from treaty.runtime._convert.compare import describe, leaves, nbytes_of, same_bytes
-from treaty.runtime._convert.keymap import to_fields, to_stored
-from treaty.runtime._convert.lazy_restore import fit
-from treaty.runtime._convert.places import check_place, place_of, take_place
-from treaty.runtime._convert.views import host, is_array, pieces_of
+from treaty.runtime._convert.compare import describe, leaves, nbytes_of
+from treaty.runtime._convert.destination import check_place, place_of, take_place
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
-from treaty.runtime._lazy import HostArray, LazyArray, as_bytes
-from treaty.runtime._overtaken import begin_again
-from treaty.runtime._paths import local_path
+from treaty.runtime._keymaps.apply import to_fields, to_stored
+from treaty.runtime._lazy import HostArray, LazyArray, as_bytes, host, pieces_of
+from treaty.runtime._process.progress import progress_bar
+from treaty.runtime._process.uninterrupted import go_on, uninterrupted
+from treaty.runtime._process.workers import Workers, in_threads
+from treaty.runtime._restore.fit import fit
+from treaty.runtime._restore.source import Source
+from treaty.runtime._same import same_bytes
 from treaty.runtime._state.registry import codec_of_class
 from treaty.runtime._state.state_dict import explain
-from treaty.runtime._state.trees import abstract, dotted, flatten, nest_dotted
-from treaty.runtime._system import give_back_memory
-from treaty.runtime._uninterrupted import go_on, uninterrupted
-from treaty.runtime._workers import Workers, in_threads
-from treaty.runtime._workspace import put_back, remove, workspace
-from treaty.runtime.directory._progress import progress_bar
-from treaty.runtime.formats import _table as formats
-from treaty.runtime.formats._known import looking_at
+from treaty.runtime._storage.overtaken import Known
+from treaty.runtime._storage.paths import local_path
+from treaty.runtime._storage.system import give_back_memory
+from treaty.runtime._storage.workspace import put_back, remove, workspace
+from treaty.runtime._trees import abstract, dotted, flatten, is_stored_array, nest_named
+from treaty.runtime.formats.shared.format import Format, Writing
+from treaty.runtime.formats.table import format_meant, format_named, looking, reading
 from treaty.schema.keymap import KeyMap
 
 PathLike = str | os.PathLike[str]
@@ -76,42 +78,64 @@ def convert(
     wrong, the destination is what it was.
     """
     place = place_of(destination)
-    origin = Path(local_path(source))
-    to = to_format or formats.meant(place)
+    origin = local_path(source)
+    to = format_meant(place.name) if to_format is None else format_named(to_format)
     sizes = sizes or {}
-    _check_options(from_format or to, to, max_shard_bytes)
+    if from_format is not None:
+        format_named(from_format)
+    if max_shard_bytes is not None and "max_shard_bytes" not in to.takes:
+        raise InvalidArgumentError(f"expected max_shard_bytes for safetensors only, got it for {to.name}")
     _check_sizes(cls, mapped, sizes)
     put_back(place)
 
-    def make(written: Path, folder: Path) -> Converted:
+    def make(written: Path, folder: Path, format: Format, known: Known) -> Converted:
         """From the source as it is now, and not at its place yet."""
         remove(written.parent)
         written.parent.mkdir()
-        name = from_format or formats.recognise(origin)
-        check_place(place, to, bool(formats.FORMATS[to].suffixes), formats.files_of(origin, name), replace)
-        contents = formats.read(origin, name, folder, cls if mapped is None else None)
-        tree = _laid_out(contents.tree, cls, mapped, sizes)
-        written_as = None if mapped is not None and mapped.reverse else cls
-        options = formats.Options(contents.metadata, max_shard_bytes, written_as)
-        _write(written, to, tree, options, folder, progress)
-        return Converted(name, to, sum(1 for _ in flatten(tree)), nbytes_of(tree))
+        check_place(place, to, format.members(origin), replace)
+        opened = format.open(origin, known)
+        opened.scratch = folder
+        schema = None if cls is None else codec_of_class(cls).schema
+        tree = _laid_out(opened.settled(schema if mapped is None else None), cls, mapped, sizes)
+        reversed = mapped is not None and mapped.reverse
+        writing = Writing(None if reversed else schema, _metadata(opened.metadata, to), max_shard_bytes)
+        _write(written, to, tree, writing, folder, progress)
+        return Converted(format.name, to.name, sum(1 for _ in flatten(tree)), nbytes_of(tree))
 
     with workspace(place) as space:
         written = space.folder / "new" / place.name
-        done = begin_again(str(origin), looking_at(origin), lambda: make(written, space.folder))
+
+        def read(format: Format, _: str, known: Known) -> Converted:
+            return make(written, space.folder, format, known)
+
+        done = looking(origin, read, from_format)
         take_place(space, written, place, to, replace)
     return done
 
 
+def _metadata(metadata: Mapping[str, Any], to: Format) -> Mapping[str, Any]:
+    """What a format of text cannot hold becomes JSON; what has no room for metadata, forgets it."""
+    if "metadata" not in to.takes:
+        return {}
+    if not to.text_metadata:
+        return metadata
+    return {name: one if isinstance(one, str) else json.dumps(one) for name, one in metadata.items()}
+
+
 def _write(
-    written: Path, to: str, tree: dict[str, Any], options: formats.Options, folder: Path, progress: bool | None
+    written: Path, to: Format, tree: dict[str, Any], writing: Writing, folder: Path, progress: bool | None
 ) -> None:
     """Write a tree, and compare what can be read of it."""
     with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance, Workers(1, "treaty-hash") as hashing:
         passed = _Passed(advance, hashing)
-        formats.FORMATS[to].write(written, passed.watch(tree), options)
+        to.write(str(written), passed.watch(tree), writing)
         give_back_memory()
-        check_equal(tree, formats.read(written, to, folder, options.cls).tree, passed)
+
+        def compare(source: Source) -> None:
+            source.scratch = folder
+            check_equal(tree, source.settled(writing.schema), passed)
+
+        reading(written, compare, to.name)
     give_back_memory()
 
 
@@ -153,7 +177,7 @@ class _Passed:
         """The tree with lazy arrays for all arrays."""
         if type(node) is dict:
             return {key: self.watch(one, (*path, key)) for key, one in node.items()}
-        if not is_array(node):
+        if not is_stored_array(node):
             return node
 
         def parts() -> Iterator[HostArray]:
@@ -194,14 +218,6 @@ class _Passed:
         return digest.digest()
 
 
-def _check_options(name: str, to: str, max_shard_bytes: int | None) -> None:
-    for given in (name, to):
-        if given not in formats.FORMATS:
-            raise InvalidArgumentError(f"expected a format of {', '.join(formats.FORMATS)}, got {given!r}")
-    if max_shard_bytes is not None and to != "safetensors":
-        raise InvalidArgumentError(f"expected max_shard_bytes for safetensors only, got it for {to}")
-
-
 def _check_sizes(cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> None:
     dims = set() if cls is None else set(codec_of_class(cls).dims)
     axes = set() if mapped is None else mapped.keymap.axes
@@ -218,7 +234,7 @@ def _laid_out(tree: dict[str, Any], cls: Any, mapped: Mapped | None, sizes: Mapp
     if cls is not None:
         _check(cls, tree, sizes)
     if mapped is not None and mapped.reverse:
-        tree = nest_dotted(to_stored(mapped.keymap, tree))
+        tree = nest_named(to_stored(mapped.keymap, tree))
     return tree
 
 

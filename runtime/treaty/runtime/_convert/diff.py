@@ -4,17 +4,16 @@ import tempfile
 from pathlib import Path
 
 from treaty.runtime._convert.compare import Difference, compare
-from treaty.runtime._overtaken import begin_again
-from treaty.runtime.formats import _table as formats
-from treaty.runtime.formats._known import looking_at
+from treaty.runtime._restore.source import Source
+from treaty.runtime.formats.table import reading
 
 
 def diff(left: Path, right: Path, rtol: float = 0.0, atol: float = 0.0) -> list[Difference]:
     """As `compare`."""
+    with tempfile.TemporaryDirectory() as folder:
 
-    def read() -> list[Difference]:
-        with tempfile.TemporaryDirectory() as folder:
-            one, other = (formats.read(path, formats.recognise(path), Path(folder)).tree for path in (left, right))
-            return compare(one, other, rtol, atol)
+        def read(one: Source, other: Source) -> list[Difference]:
+            one.scratch = other.scratch = Path(folder)
+            return compare(one.settled(), other.settled(), rtol, atol)
 
-    return begin_again(f"{left} or {right}", looking_at(left, right), read)
+        return reading(left, lambda one: reading(right, lambda other: read(one, other)))

@@ -8,13 +8,14 @@ from typing import Any
 
 import jax
 
-from treaty.runtime import _bytes
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime._files import read_buffer
 from treaty.runtime._flax.read import restore
 from treaty.runtime._flax.write import to_host_state
-from treaty.runtime._state.registry import is_state_class
+from treaty.runtime._state.registry import codec_of_instance, is_state_class
+from treaty.runtime._storage.files import read_buffer
 from treaty.runtime.formats import msgpack
+from treaty.runtime.formats.msgpack import instances
+from treaty.runtime.formats.msgpack.instances import join_pieces, save_file
 
 FilePath = str | os.PathLike[str]
 
@@ -37,14 +38,14 @@ def msgpack_restore(encoded_pytree: bytes) -> Any:
 def to_bytes(target: Any) -> bytes:
     """The state of a value as bytes."""
     if is_state_class(type(target)):
-        return _bytes.join_pieces(target, chunk_bytes=_chunk_bytes())
+        return join_pieces(target, chunk_bytes=_chunk_bytes())
     return msgpack.pack(to_host_state(target), chunk_bytes=_chunk_bytes(), as_flax=True)
 
 
 def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
     """A copy of `target` with the values in the bytes, whose arrays must have the shapes and dtypes of the target's."""
     if is_state_class(type(target)):
-        return _bytes.from_bytes(target, encoded_bytes, into="numpy")
+        return instances.from_bytes(target, encoded_bytes, into="numpy")
     return restore(target, msgpack.unpack(encoded_bytes), dtypes=True)
 
 
@@ -52,7 +53,7 @@ def save_to_file(target: Any, filepath: FilePath) -> None:
     """Write a value to a file, whole or not at all; the suffixes .gz and .zst compress it. Makes missing directories."""
     Path(filepath).parent.mkdir(parents=True, exist_ok=True)
     if is_state_class(type(target)):
-        return _bytes.save_file(filepath, target, chunk_bytes=_chunk_bytes())
+        return save_file(os.fspath(filepath), codec_of_instance(target), target, _chunk_bytes())
     msgpack.write_file(filepath, to_host_state(target), chunk_bytes=_chunk_bytes(), as_flax=True)
 
 

@@ -16,7 +16,7 @@ from treaty.runtime._flax.registry import functions_of, is_container, is_namedtu
 from treaty.runtime._flax.write import to_state_dict
 from treaty.runtime._state import state_dict
 from treaty.runtime._state.explain import describe
-from treaty.runtime._state.index import index_keys
+from treaty.runtime._state.numbering import index_keys
 from treaty.runtime._state.registry import is_state_class
 
 _Read: TypeAlias = Callable[[Any, Any, Names], Any]

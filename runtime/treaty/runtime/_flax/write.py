@@ -9,10 +9,10 @@ from jax.tree_util import Partial
 
 from treaty.runtime._flax.nodes import is_frozen_dict, struct_fields, thawed
 from treaty.runtime._flax.registry import functions_of, is_container, is_namedtuple
-from treaty.runtime._state.index import index_keys
+from treaty.runtime._state.numbering import index_keys
 from treaty.runtime._state.registry import codec_of_instance, is_state_class
 from treaty.runtime._state.state_dict import write_state
-from treaty.runtime.formats._msgpack_encode import host_array
+from treaty.runtime.formats.msgpack.encode import host_array
 
 _Write: TypeAlias = Callable[[Any], Any]
 

@@ -4,8 +4,8 @@ from typing import Any, TypeVar
 
 import jax
 
-from treaty.runtime._sharding.memory import estimate_array_nbytes
 from treaty.runtime._state.registry import codec_of_class
+from treaty.runtime._state.sizes import estimate_array_nbytes
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")

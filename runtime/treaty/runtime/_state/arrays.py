@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from treaty.runtime._forks import check_devices
+from treaty.runtime._process.forks import check_devices
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import KEY_IMPLS
 

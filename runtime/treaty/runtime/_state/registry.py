@@ -58,6 +58,16 @@ def is_class_of(cls: type, id: str) -> bool:
     return not known or cls in known
 
 
+def is_class(target: Any) -> bool:
+    """Whether a target is a class or a generic alias, and no template."""
+    return isinstance(target, type) or typing.get_origin(target) is not None
+
+
+def codec_of(target: Any) -> Codec[Any]:
+    """The codec of a class, a generic alias, or an instance."""
+    return codec_of_class(target) if is_class(target) else codec_of_instance(target)
+
+
 def codec_of_class(cls: Any) -> Codec[Any]:
     """The codec of a class or generic alias; imports its generated module where needed."""
     try:

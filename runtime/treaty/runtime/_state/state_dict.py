@@ -11,7 +11,7 @@ from treaty.runtime._state import template as templates
 from treaty.runtime._state.arrays import collect, keep_on_host, place_each, placed, transfer
 from treaty.runtime._state.explain import explain as walk
 from treaty.runtime._state.explain_value import explain_value
-from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
+from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance, is_class
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
@@ -76,7 +76,7 @@ def from_state_dict(
     match too. Host arrays go to the device in one transfer where the field says jax.Array; `into="numpy"`
     keeps them where they are.
     """
-    if isinstance(target, type) or hasattr(target, "__origin__"):
+    if is_class(target):
         return build(codec_of_class(target), state, dims or {}, into)
     codec = codec_of_instance(target)
     try:
@@ -92,7 +92,7 @@ def from_state_dict(
 
 def explain(target: Any, state: object, *, dims: Mapping[str, int] | None = None) -> tuple[Mismatch, ...]:
     """Every mismatch that `from_state_dict` would raise, without building anything; () where all is well."""
-    if isinstance(target, type) or hasattr(target, "__origin__"):
+    if is_class(target):
         return walk(codec_of_class(target).schema, state, dims)
     codec = codec_of_instance(target)
     return walk(codec.schema, state, dims, write_state(codec, target))

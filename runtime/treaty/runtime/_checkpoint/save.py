@@ -1,0 +1,125 @@
+"""`save` and `save_async`: the path says which format is meant, and the format what it has room for."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final
+
+from treaty.runtime._process.forks import check_readable
+from treaty.runtime._process.team import PATIENCE, team
+from treaty.runtime._save.background import SaveHandle
+from treaty.runtime._save.check import checked, codec_for
+from treaty.runtime._storage.paths import AnyPath, local_path, path_or_url
+from treaty.runtime.formats.shared.format import Format, Writing
+from treaty.runtime.formats.table import DEFAULT, FORMATS, format_meant
+from treaty.schema import TreatyError
+from treaty.schema.keymap import KeyMap
+
+# Suffixes that no directory is meant by, though they are no format's.
+_OTHERS: Final = (".bin", ".bz2", ".gz", ".h5", ".npy", ".pickle", ".pkl", ".pt", ".pth", ".tar", ".xz", ".zip", ".zst")
+
+
+def save(
+    path: AnyPath,
+    state: object,
+    *,
+    cls: Any = None,
+    keymap: KeyMap | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    max_shard_bytes: int | None = None,
+    timeout: float | None = None,
+) -> None:
+    """Write an instance to a file (`.msgpack`, `.msgpack.gz`, `.msgpack.zst`, `.safetensors`, `.npz`) or else to a directory or URL.
+
+    What was there before is replaced only when the new checkpoint is whole and on the disk, so after a crash or a power
+    cut there is the one or the other. Arrays are written from where they are. `cls` names the generic alias where the class
+    of `state` alone does not say it. `metadata` is kept by directories (anything that JSON holds) and safetensors (text by
+    name). `max_shard_bytes` splits safetensors, and `keymap` gives them the names and layouts of its stored side.
+    Several processes save to a directory together, and wait for each other for `timeout` seconds, by default 3600.
+    """
+    with _telling(path):
+        place, format = _meant(path)
+        given = {"keymap": keymap, "metadata": metadata, "max_shard_bytes": max_shard_bytes, "timeout": timeout}
+        _check_options(place, format, given)
+    save_as(
+        format, place, state, cls, keymap, Writing(metadata=metadata or {}, max_shard_bytes=max_shard_bytes), timeout
+    )
+
+
+def save_async(
+    path: AnyPath,
+    state: object,
+    *,
+    cls: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+) -> SaveHandle:
+    """As `save` for a directory or URL, but return when the state is copied; the handle tells how the save ended."""
+    with _telling(path):
+        place, format = _meant(path)
+        if format.write_later is None:
+            raise TreatyError(f"expected a directory or a URL, got the file {place!r}; save writes files")
+    return save_later(format, place, state, cls, Writing(metadata=metadata or {}), timeout)
+
+
+def save_as(
+    format: Format,
+    place: str,
+    state: object,
+    cls: Any,
+    keymap: KeyMap | None,
+    writing: Writing,
+    timeout: float | None = None,
+) -> None:
+    """Check, lay out, write and commit. Where several processes save together, each learns why another failed."""
+    with team(PATIENCE if timeout is None else timeout) if format.shared else nullcontext() as processes:
+        check_readable(state)
+        if format.write_instance is not None and keymap is None:
+            format.write_instance(place, codec_for(state, cls), state)
+            return
+        found = checked(state, cls, keymap)
+        format.write(place, found.tree, writing._replace(schema=found.schema, ordered=found.ordered, team=processes))
+
+
+def save_later(
+    format: Format, place: str, state: object, cls: Any, writing: Writing, timeout: float | None = None
+) -> SaveHandle:
+    assert format.write_later is not None
+    with team(PATIENCE if timeout is None else timeout) as processes:
+        check_readable(state)
+        found = checked(state, cls)
+        return format.write_later(place, found.tree, writing._replace(schema=found.schema, team=processes))
+
+
+def _meant(path: AnyPath) -> tuple[str, Format]:
+    place, is_url = path_or_url(path)
+    format, bare = format_meant(place), place.rstrip("/")
+    is_file = bool(format_meant(bare).suffixes) or bare.endswith(_OTHERS)
+    if is_url and is_file:
+        local_path(place)  # which says that files cannot lie there
+    if is_file and not format.suffixes:
+        raise TreatyError(f"expected {_suffixes()} or a directory, got {place!r}")
+    return place, format
+
+
+def _suffixes() -> str:
+    return ", ".join(suffix for format in FORMATS.values() for suffix in format.suffixes)
+
+
+def _check_options(place: str, format: Format, given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if value is not None and name not in format.takes:
+            others = [one for one in FORMATS.values() if name in one.takes]
+            paths = [f"a {one.suffixes[0]} path" if one.suffixes else "a directory" for one in others]
+            raise TreatyError(f"expected {' or '.join(paths)} for {name}, got {place!r}")
+
+
+@contextmanager
+def _telling(path: object) -> Iterator[None]:
+    """A save to a directory that is refused here is one that other processes may wait for."""
+    try:
+        yield
+    except (TypeError, TreatyError):
+        if format_meant(str(path)).name != DEFAULT:
+            raise
+        with team():
+            raise

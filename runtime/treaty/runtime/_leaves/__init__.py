@@ -1,1 +1,0 @@
-"""The parts of `treaty.runtime.leaves`: eformer's checkpoint layout, read and written strictly."""

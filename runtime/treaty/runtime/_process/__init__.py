@@ -1,0 +1,1 @@
+"""This process and its peers: signals, forks, threads, and the other processes of a distributed program."""

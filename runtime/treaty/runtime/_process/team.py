@@ -1,0 +1,389 @@
+"""Several processes that save one state: process 0 leads; all talk through the store of JAX's distributed runtime.
+
+Nothing runs on devices, so a save in a background thread never meets the collectives of the training step. The keys of
+a save lie under `treaty/save/<its number>/`, and are gone when every process has heard how it ended:
+
+  begin    process 0 to all: where the data goes, and a digest of what it saves
+  done/2   process 2 to process 0: it has done its part, or why not
+  over/2   process 0 to process 2: the checkpoint is committed, or why not; process 2 removes it
+"""
+
+import atexit
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Lock
+from typing import Any, Final, Protocol
+
+import jax
+
+from treaty.runtime._process.uninterrupted import Stopped, go_on
+from treaty.schema import TreatyError
+
+PATIENCE: Final = 3600.0  # seconds; a process that died is noticed earlier, by JAX's own heartbeat
+LAST_WORDS: Final = 10.0  # seconds for one that is leaving: it may still save as it exits
+
+_LEFT: Final = "treaty/left"
+_LONGEST_PAUSE: Final = 0.5  # seconds between two looks at the store
+_SHORTEST_PAUSE: Final = 0.002
+_BETWEEN_CHECKS: Final = 1.0  # seconds, while there is work to do
+
+
+class Team(Protocol):
+    """The processes of one save. Inside `with`, a failure of this process is told to the others."""
+
+    index: int
+    count: int
+    where: str  # what is saved; empty until that is known
+
+    def __enter__(self) -> "Team": ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...
+
+    def begin(self, opening: Mapping[str, Any]) -> None:
+        """On process 0: let the others begin."""
+
+    def collect(self) -> Mapping[int, Any]:
+        """On process 0: what all others said when they were done; an error as soon as one of them failed."""
+
+    def end(self) -> None:
+        """On process 0: tell the others that the checkpoint is committed."""
+
+    def opening(self, mine: list[str]) -> Any:
+        """On the others: what process 0 began with. `mine` tells this save from others."""
+
+    def done(self, answer: Mapping[str, Any]) -> None:
+        """On the others: the own part is written."""
+
+    def wait(self) -> None:
+        """On the others: return when the checkpoint is committed."""
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others that this process failed, once."""
+
+    def check(self, *, now: bool = False) -> None:
+        """Raise if it is known already that the save will fail; costs nothing most of the time, but for `now`."""
+
+    def failure(self, message: str) -> TreatyError:
+        """An error that all processes shall raise in these words."""
+
+
+class Alone:
+    index = 0
+    count = 1
+    where = ""
+
+    def __enter__(self) -> "Alone":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        pass
+
+    def begin(self, opening: Mapping[str, Any]) -> None:
+        pass
+
+    def collect(self) -> Mapping[int, Any]:
+        return {}
+
+    def end(self) -> None:
+        pass
+
+    def opening(self, mine: list[str]) -> Any:
+        raise AssertionError
+
+    def done(self, answer: Mapping[str, Any]) -> None:
+        raise AssertionError
+
+    def wait(self) -> None:
+        raise AssertionError
+
+    def fail(self, error: BaseException) -> None:
+        pass
+
+    def check(self, *, now: bool = False) -> None:
+        pass
+
+    def failure(self, message: str) -> TreatyError:
+        raise AssertionError
+
+
+class _Session:
+    """The saves of this process through one client of the distributed runtime."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.taken = 0
+        self.skipped = 0  # saves that the others made, and gave up, without this process
+        self.unread: list[str] = []  # saves whose end this process did not wait for
+        self.has_left = False
+        self.process = os.getpid()
+
+
+class Together:
+    """One save. Every process makes its saves in the same order, so their numbers name the same save.
+
+    The number is taken before anything can fail, and is never used twice.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self.index = jax.process_index()
+        self.count = jax.process_count()
+        self.where = ""
+        self._timeout = timeout
+        self._session, self._turn = _take_turn()
+        self._client = self._session.client
+        self._mine: list[str] = []
+        self._late: Mapping[str, Any] = {}  # for those who come when this save was given up for want of them
+        self._is_told = False  # the others know how this process's part went
+        self._words: str | None = None
+        self._next_check = time.monotonic() + _BETWEEN_CHECKS
+        self._tidy()
+
+    def __enter__(self) -> "Together":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        if self._is_told:
+            return
+        self._is_told = True
+        words = self._words or f"{self._this} failed on process {self.index}: {_text(error)}"
+        with suppress(TreatyError):  # why the save failed is being told already
+            if self.index == 0:
+                self._conclude({"error": words})
+            else:
+                self._session.unread.append(self._prefix)
+                self._set(f"done/{self.index}", {"error": _text(error)})
+
+    def begin(self, opening: Mapping[str, Any]) -> None:
+        self._mine = opening["mine"]
+        self._answers()  # one may have failed before this one came
+        self._set("begin", opening)
+
+    def collect(self) -> Mapping[int, Any]:
+        patience = _Patience(self._timeout)
+        leaving: _Patience | None = None
+        while True:
+            self._late = {}
+            answers = self._answers()
+            missing = [peer for peer in range(1, self.count) if peer not in answers]
+            if not missing:
+                return answers
+            self._late = {"late": self._mine}
+            if not patience.pause():
+                raise self.failure(f"expected {_named(missing)} to be done within {self._timeout:g} s, got no answer")
+            gone = [peer for peer in missing if peer in self._left()]
+            leaving = (leaving or _Patience(LAST_WORDS)) if gone else None
+            if leaving is not None and leaving.is_over:
+                raise self.failure(f"expected an answer of {_named(gone)}, got none: it has exited")
+
+    def end(self) -> None:
+        self._is_told = True
+        self._conclude({})
+
+    def opening(self, mine: list[str]) -> Any:
+        patience = _Patience(self._timeout)
+        while True:
+            over = self._take_over()
+            if over is not None and over.get("late", mine) != mine:
+                # The others waited for this process in vain, in a save that it never made: this one comes after that.
+                self._session.skipped += 1
+                patience = _Patience(self._timeout)
+                continue
+            if over is not None:
+                self._raise(over)
+            begun = self._get("begin")
+            if begun is not None:
+                return begun
+            if not patience.pause():
+                raise self.failure(f"expected process 0 to begin within {self._timeout:g} s, got no answer")
+
+    def done(self, answer: Mapping[str, Any]) -> None:
+        self._is_told = True
+        self._set(f"done/{self.index}", answer)
+
+    def wait(self) -> None:
+        patience = _Patience(self._timeout)
+        self._session.unread.append(self._prefix)
+        while (over := self._take_over()) is None:
+            if not patience.pause():
+                raise self.failure(
+                    f"expected an answer of process 0 within {self._timeout:g} s, got none; it may still commit"
+                )
+        self._session.unread.remove(self._prefix)
+        self._raise(over)
+
+    def check(self, *, now: bool = False) -> None:
+        if time.monotonic() < self._next_check and not now:
+            return
+        self._next_check = time.monotonic() + _BETWEEN_CHECKS
+        if self.index == 0:
+            self._answers()
+        elif (over := self._take_over()) is not None:
+            self._raise(over)
+
+    def failure(self, message: str) -> TreatyError:
+        self._words = f"{self._this} failed: {message}"
+        return TreatyError(self._words)
+
+    @property
+    def _this(self) -> str:
+        return f"the save of {self.where}" if self.where else "a save"
+
+    @property
+    def _prefix(self) -> str:
+        return f"treaty/save/{self._turn + self._session.skipped}"
+
+    def _answers(self) -> dict[int, Any]:
+        answers = self._said()
+        failed = [f"process {peer}: {answer['error']}" for peer, answer in answers.items() if "error" in answer]
+        if failed:
+            self._words = f"{self._this} failed on {'; '.join(failed)}"
+            raise TreatyError(self._words)
+        return answers
+
+    def _said(self) -> dict[int, Any]:
+        found = self._call(self._client.key_value_dir_get, f"{self._prefix}/done/")
+        return dict(sorted((int(key.rpartition("/")[2]), json.loads(text)) for key, text in found))
+
+    def _left(self) -> set[int]:
+        return {int(key.rpartition("/")[2]) for key, _ in self._call(self._client.key_value_dir_get, f"{_LEFT}/")}
+
+    def _conclude(self, answer: Mapping[str, Any]) -> None:
+        """Tell all who may still listen; those who failed themselves do not."""
+        said = self._said()
+        for peer in range(1, self.count):
+            if "error" not in said.get(peer, {}):
+                self._set(f"over/{peer}", {**answer, **({} if peer in said else self._late)})
+        self._call(self._client.key_value_delete, f"{self._prefix}/begin")
+        self._call(self._client.key_value_delete, f"{self._prefix}/done")
+
+    def _take_over(self) -> Any:
+        """How the save ended, if it has; what this process has at the store goes."""
+        over = self._get(f"over/{self.index}")
+        if over is not None:
+            self._forget(self._prefix)
+        return over
+
+    def _forget(self, prefix: str) -> None:
+        self._call(self._client.key_value_delete, f"{prefix}/over/{self.index}")
+        self._call(self._client.key_value_delete, f"{prefix}/done/{self.index}")
+
+    def _tidy(self) -> None:
+        """Remove what came for this process after it had stopped to listen."""
+        for prefix in list(self._session.unread):
+            said, came = (self._look(f"{prefix}/{kind}/{self.index}") for kind in ("done", "over"))
+            if came is not None:
+                self._forget(prefix)
+            if came is not None or said is None:
+                self._session.unread.remove(prefix)
+
+    def _raise(self, over: Mapping[str, Any]) -> None:
+        if "error" in over:
+            self._is_told = True
+            raise TreatyError(over["error"])
+
+    def _set(self, key: str, value: Any) -> None:
+        self._call(self._client.key_value_set, f"{self._prefix}/{key}", json.dumps(value))
+
+    def _get(self, key: str) -> Any:
+        text = self._look(f"{self._prefix}/{key}")
+        return None if text is None else json.loads(text)
+
+    def _look(self, key: str) -> Any:
+        try:
+            return self._client.key_value_try_get(key)
+        except jax.errors.JaxRuntimeError as error:
+            if "NOT_FOUND" in str(error):
+                return None
+            raise self._unheard(error) from error
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        except jax.errors.JaxRuntimeError as error:
+            raise self._unheard(error) from error
+
+    def _unheard(self, error: BaseException) -> TreatyError:
+        return self.failure(f"expected an answer of JAX's coordinator, got {_text(error)}")
+
+
+class _Patience:
+    """Pauses that grow with the time that has passed, up to a limit. A call that was interrupted ends in one of them."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._start = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() - self._start >= self._seconds
+
+    def pause(self) -> bool:
+        waited = time.monotonic() - self._start
+        if waited >= self._seconds:
+            return False
+        go_on()
+        time.sleep(min(max(_SHORTEST_PAUSE, waited / 10), _LONGEST_PAUSE, self._seconds - waited))
+        return True
+
+
+def team(timeout: float = PATIENCE) -> Team:
+    """The processes of the next save; made before anything of it can fail. `timeout` is for waits, in seconds."""
+    return Together(timeout) if jax.process_count() > 1 else Alone()
+
+
+_session: _Session | None = None
+_lock = Lock()
+
+
+def _take_turn() -> tuple[_Session, int]:
+    global _session
+    client = _client()
+    with _lock:
+        if _session is None or _session.client is not client:  # the runtime was started anew, and so are the numbers
+            _session = _Session(client)
+        turn = _session.taken
+        _session.taken += 1
+    if _session.has_left:
+        _session.has_left = False
+        client.key_value_delete(f"{_LEFT}/{jax.process_index()}")
+    return _session, turn
+
+
+@atexit.register
+def _leave() -> None:
+    """Let those who wait for this process know that it will not come."""
+    is_own = _session is not None and _session.process == os.getpid()  # not a fork that ends
+    if _session is not None and is_own and _client_or_none() is _session.client:
+        _session.has_left = True
+        with suppress(jax.errors.JaxRuntimeError):
+            _session.client.key_value_set(f"{_LEFT}/{jax.process_index()}", "", allow_overwrite=True)
+
+
+def _client() -> Any:
+    client = _client_or_none()
+    if client is None:
+        raise TreatyError("saving from several processes needs jax.distributed.initialize() in each of them")
+    return client
+
+
+def _client_or_none() -> Any:
+    from jax._src import distributed  # JAX has no public name for its client
+
+    return distributed.global_state.client
+
+
+def _named(peers: list[int]) -> str:
+    return "process " + " and ".join(map(str, peers)) if len(peers) < 3 else f"processes {', '.join(map(str, peers))}"
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, Stopped):
+        return "it was interrupted"
+    return f"{type(error).__name__}: {error}"[:2000]

@@ -1,0 +1,1 @@
+"""The way in, the same for every format: select, key map, resolve, fit, cast, place, build."""

@@ -1,0 +1,46 @@
+"""The options of `restore`: checked before anything is read, in one place and in the same words for every format."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+from jax.sharding import Mesh
+
+from treaty.runtime._devices.shardings import Rules, check_placement
+from treaty.runtime._restore.casts import check_cast
+from treaty.runtime._restore.select import At, parse_paths
+from treaty.runtime._state.registry import Codec
+from treaty.runtime._state.state_dict import Into, check_arguments
+from treaty.schema import TreatyError
+from treaty.schema.keymap import KeyMap
+
+
+@frozen(kw_only=True)
+class Options:
+    """What the caller of `restore` asked for."""
+
+    at: At = None
+    dims: Mapping[str, int] | None = None
+    keymap: KeyMap | None = None
+    mesh: Mesh | None = None
+    rules: Rules | None = None
+    shardings: Any = None
+    into: Into | None = None
+    cast: Mapping[str, str] | None = None
+    max_bytes_in_flight: int | None = None
+    progress: bool | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a checkpoint is wanted as it lies: all of it, on the default device or the host."""
+        others = (self.at, self.keymap, self.mesh, self.rules, self.shardings, self.cast, self.max_bytes_in_flight)
+        return all(one is None for one in others)
+
+    def check(self, codec: Codec[Any]) -> None:
+        check_arguments(codec, self.dims or {}, self.into)
+        check_cast(self.cast)
+        check_placement(self.mesh, self.rules, self.shardings, self.into)
+        parse_paths(self.at)
+        limit = self.max_bytes_in_flight
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise TreatyError(f"expected max_bytes_in_flight of 1 or more, got {limit!r}")

@@ -1,0 +1,61 @@
+"""Restoring, whatever the format: select, key map, resolve, fit, cast, place, build.
+
+All that is wrong is raised before an array is read; then arrays are read where they are wanted, batch by batch.
+"""
+
+from typing import Any
+
+from treaty.runtime._devices.shardings import placement
+from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._process.progress import progress_bar
+from treaty.runtime._restore.casts import fit_dtypes
+from treaty.runtime._restore.fit import fit
+from treaty.runtime._restore.options import Options
+from treaty.runtime._restore.read import read_arrays
+from treaty.runtime._restore.resolve import resolve
+from treaty.runtime._restore.select import select
+from treaty.runtime._restore.source import Source
+from treaty.runtime._state.registry import Codec, codec_of
+from treaty.runtime._state.state_dict import from_state_dict
+from treaty.runtime._trees import Path, flatten, is_stored_array, nest
+from treaty.schema import TreatyError
+
+
+def restore(source: Source, target: Any, options: Options) -> Any:
+    """Build `target`, a class, generic alias or template, from an open checkpoint."""
+    codec = codec_of(target)
+    options.check(codec)
+    if not (options.is_plain and source.is_mapped):
+        return _restore(source, codec, target, options)
+    try:
+        return source.build(target, options.dims, options.into)
+    except StateMismatchError as error:
+        told = error
+    try:  # what is stored may be narrower than what is declared
+        return _restore(source, codec, target, options)
+    except TreatyError:
+        raise told from None
+
+
+def _restore(source: Source, codec: Codec[Any], target: Any, options: Options) -> Any:
+    tree = _wanted(source, codec, options)
+    tree = resolve(tree, source.schema, codec.schema)
+    if options.keymap is not None or not source.is_exact:
+        tree = fit(codec.schema, tree, forgets_none=source.forgets_none)
+    shapes, declared = fit_dtypes(codec, target, tree, options.dims, options.cast)
+    placed = placement(codec.schema, shapes, options.mesh, options.rules, options.shardings, options.into)
+    leaves: dict[Path, Any] = dict(flatten(tree)) if type(tree) is dict else {(): tree}
+    arrays = {path: leaf for path, leaf in leaves.items() if is_stored_array(leaf)}
+    with progress_bar("restore", sum(leaf.nbytes for leaf in arrays.values()), options.progress) as advance:
+        leaves.update(read_arrays(arrays, declared, placed, options, advance))
+    return from_state_dict(target, nest(leaves.items()), dims=options.dims, into=options.into)
+
+
+def _wanted(source: Source, codec: Codec[Any], options: Options) -> Any:
+    """The wanted part of a checkpoint, on the side of the fields."""
+    if options.keymap is None:
+        return source.tree(codec.schema if options.at is None else None, options.at)
+    from treaty.runtime._keymaps.apply import to_fields
+
+    mapped = to_fields(options.keymap, source.named(), options.dims)
+    return nest(select(list(flatten(mapped)), options.at, source.where))

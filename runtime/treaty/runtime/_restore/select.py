@@ -1,0 +1,68 @@
+"""Parts of a checkpoint: `at="params"` makes a subtree the whole, `at=["params", "step"]` keeps only what is listed."""
+
+import ast
+import re
+from collections.abc import Sequence, Set
+from typing import Final, TypeAlias, TypeVar
+
+from treaty.runtime._errors import show_keys
+from treaty.runtime._trees import Path
+from treaty.schema import TreatyError
+
+At: TypeAlias = str | Sequence[str] | None
+_T = TypeVar("_T")
+
+_STEP: Final = re.compile(r"""\.?(?P<name>[^.\[\]'"$]+)|\[(?P<index>-?[0-9]+)\]|\[(?P<quoted>'[^']*'|"[^"]*")\]""")
+_SHOWN: Final = 12
+
+
+def select(leaves: Sequence[tuple[Path, _T]], at: At, where: str) -> list[tuple[Path, _T]]:
+    """The leaves that are wanted, by their paths below the selection."""
+    roots = parse_paths(at)
+    if roots is None:
+        return list(leaves)
+    for root in roots:
+        if not any(path[: len(root)] == root for path, _ in leaves):
+            raise _nothing(root, leaves, where)
+    if isinstance(at, str):
+        (root,) = roots
+        return [(path[len(root) :], leaf) for path, leaf in leaves if path[: len(root)] == root]
+    wanted = set(roots)
+    return [(path, leaf) for path, leaf in leaves if any(path[:depth] in wanted for depth in range(1, len(path) + 1))]
+
+
+def parse_paths(at: At) -> tuple[Path, ...] | None:
+    """The keys of each path; None where all is wanted, which is also what the path of the root says."""
+    if at is None:
+        return None
+    if isinstance(at, (str, bytes)) or not isinstance(at, (Sequence, Set)):
+        path = parse_path(at)  # which says what else was expected
+        return (path,) if path else None
+    paths = tuple(map(parse_path, at))
+    if not paths:
+        raise TreatyError("at: expected a path, or a list of them, got an empty list")
+    return None if () in paths else paths
+
+
+def parse_path(text: object) -> Path:
+    """`blocks[3].up` or `$.blocks[3].up` -> the keys; `['a.b']` is a key that is no name."""
+    if not isinstance(text, str):
+        raise TreatyError(f"at: expected a path as a str, or a list of them, got {text!r}")
+    rest = text.removeprefix("$")
+    keys = []
+    while rest:
+        step = _STEP.match(rest)
+        if step is None:
+            raise TreatyError(f"at={text!r}: expected a path like params or blocks[3].up or table['a.b']")
+        quoted = step["quoted"]
+        keys.append(step["name"] or step["index"] or str(ast.literal_eval(quoted)))
+        rest = rest[step.end() :]
+    return tuple(keys)
+
+
+def _nothing(root: Path, leaves: Sequence[tuple[Path, object]], where: str) -> TreatyError:
+    depth = next(depth for depth in range(len(root), -1, -1) if any(path[:depth] == root[:depth] for path, _ in leaves))
+    below = [path[depth:] for path, _ in leaves if path[:depth] == root[:depth]]
+    names = list(dict.fromkeys(path[0] for path in below if path))
+    got = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "") if names else "a leaf"
+    return TreatyError(f"expected {show_keys(root)} in {where}, got {got} at {show_keys(root[:depth])}")

@@ -1,0 +1,58 @@
+"""An open checkpoint, as every format gives it and every reader takes it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from treaty.runtime._restore.fit import fit, python_scalars
+from treaty.runtime._restore.select import At, select
+from treaty.runtime._state.state_dict import Into, from_state_dict
+from treaty.runtime._trees import dotted, flatten, nest
+from treaty.schema import Schema
+
+
+class Source:
+    """What a checkpoint holds. Trees are state dicts: nested dicts with str keys, whose leaves are arrays and Python values.
+
+    Arrays are lazy ones, or views of a mapped file: none is read before someone wants it.
+    """
+
+    where: str
+    schema: Schema | None = None  # the writer's, where the format keeps it
+    metadata: Mapping[str, Any] = {}
+    is_exact = True  # whether the format says itself what is empty, and what was a Python value
+    forgets_none = False  # whether it stores no None at all
+    is_mapped = False  # whether all of it can be had at once, as views of a file
+    scratch: Path | None = None  # a folder for what has to be unpacked; in memory where there is none
+
+    def __init__(self, where: str, tree: Any = None, metadata: Mapping[str, Any] | None = None) -> None:
+        self.where = where
+        self._tree = tree
+        self.metadata = metadata or {}
+
+    def tree(self, schema: Schema | None = None, at: At = None) -> Any:
+        """The state dict, or the part of it that `at` says. With the reader's schema, what a name leaves open is settled."""
+        whole = self.whole(schema)
+        return whole if at is None else nest(select(list(flatten(whole)), at, self.where))
+
+    def whole(self, schema: Schema | None) -> Any:
+        """All of the state dict."""
+        return self._tree
+
+    def settled(self, schema: Schema | None = None) -> Any:
+        """The state dict, with what the format leaves open as a schema says, or else as it looks."""
+        tree = self.tree(schema)
+        if self.is_exact:
+            return tree
+        return python_scalars(tree) if schema is None else fit(schema, tree, forgets_none=self.forgets_none)
+
+    def named(self) -> Mapping[str, Any]:
+        """The leaves by the names that a key map speaks of."""
+        return dotted(self.tree())
+
+    def build(self, target: Any, dims: Mapping[str, int] | None, into: Into | None) -> Any:
+        """An instance at once, of a checkpoint that is mapped: its reader checks what it builds, and nothing is done twice."""
+        return from_state_dict(target, self.whole(None), dims=dims, into=into)
+
+    def require_files(self) -> None:
+        """That all files are there, in full length, for whoever looks at no array. Most formats know when they are opened."""

@@ -1,0 +1,47 @@
+"""Whether leaves are the same, to the last bit, without holding more than a few pieces of them."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from treaty.runtime._lazy import HostArray, pieces_of
+from treaty.runtime._trees import is_stored_array
+
+BLOCK: Final = 2**18  # elements compared at a time: what is made of them stays in the cache
+
+
+def same_bytes(one: Any, other: Any) -> bool:
+    """Whether two leaves are alike to the last bit: shape, dtype and data, or type and value."""
+    if not is_stored_array(one) or not is_stored_array(other):
+        return type(one) is type(other) and same_value(one, other)
+    if one.dtype != other.dtype or tuple(one.shape) != tuple(other.shape):
+        return False
+    return all(same_bits(left, right) for left, right in in_step(one, other))
+
+
+def same_value(one: Any, other: Any) -> bool:
+    if isinstance(one, (float, complex, np.generic)):
+        return bool(one == other) or (one != one and other != other)
+    return bool(one == other)
+
+
+def same_bits(one: HostArray, other: HostArray) -> bool:
+    left, right = (np.ascontiguousarray(array).view(np.uint8) for array in (one, other))
+    starts = range(0, left.size, BLOCK)
+    return all(np.array_equal(left[start : start + BLOCK], right[start : start + BLOCK]) for start in starts)
+
+
+def in_step(one: Any, other: Any) -> Iterator[tuple[HostArray, HostArray]]:
+    """Pieces of two arrays of equal size, cut so that they cover the same elements."""
+    left: HostArray = np.empty(0)
+    right = left
+    others = pieces_of(other)
+    for left in pieces_of(one):
+        while left.size:
+            while not right.size:
+                right = next(others)
+            count = min(left.size, right.size)
+            yield left[:count], right[:count]
+            left, right = left[count:], right[count:]
+    next(others, None)  # so that it lets go of what it gave last

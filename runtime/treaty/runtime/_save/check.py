@@ -1,0 +1,67 @@
+"""What is to be saved: a state that fits its class, as a state dict, on the side of the fields or of a key map's names."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from treaty.runtime._keymaps.apply import to_stored
+from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
+from treaty.runtime._state.state_dict import check_state, write_state
+from treaty.runtime._trees import Path, nest_named
+from treaty.schema import Schema, ir
+from treaty.schema.keymap import KeyMap
+
+
+@frozen
+class Checked:
+    """A state dict that can be restored. Under other names than its fields', no schema describes it."""
+
+    tree: dict[str, Any]
+    schema: Schema | None
+    ordered: Collection[Path]  # its dicts whose order counts
+
+
+def codec_for(state: object, cls: Any) -> Codec[Any]:
+    """`cls` names the generic alias where the class of the state alone does not say it."""
+    return codec_of_instance(state) if cls is None else codec_of_class(cls)
+
+
+def checked(state: object, cls: Any = None, keymap: KeyMap | None = None) -> Checked:
+    """The state dict of an instance. What a restore would refuse is raised here, before anything is stored."""
+    codec = codec_for(state, cls)
+    tree = write_state(codec, state)
+    check_state(codec, tree)
+    if keymap is not None:
+        return Checked(nest_named(to_stored(keymap, tree)), None, ())
+    return Checked(tree, codec.schema, ordered_dicts(codec.schema, tree))
+
+
+def ordered_dicts(schema: Schema, state: Mapping[str, Any]) -> set[Path]:
+    """The dicts of a state that fits the schema: not its classes and sequences, whose parts have their own order."""
+    types = [type for cls in schema.classes for field in cls.fields for type in ir.every_type(field.type)]
+    if not any(isinstance(type, (ir.Dict, ir.Untyped)) for type in types):
+        return set()
+    return set(_dicts(schema, ir.Node(schema.root), state, ()))
+
+
+def _dicts(schema: Schema, type: ir.Type, state: Any, path: Path) -> Iterator[Path]:
+    if state.__class__ is not dict:
+        return
+    if isinstance(type, ir.Optional):
+        type = type.item
+    if isinstance(type, ir.Node):
+        parts: dict[str, ir.Type] = {field.key: field.type for field in schema[type.cls].fields}
+    elif isinstance(type, ir.Tuple):
+        parts = {str(index): item for index, item in enumerate(type.items)}
+    elif isinstance(type, ir.Partial):
+        parts = {"args": type.args, "keywords": type.keywords}
+    elif isinstance(type, ir.Sequence):
+        parts = dict.fromkeys(state, type.item)
+    elif isinstance(type, (ir.Dict, ir.Untyped)):
+        yield path
+        parts = dict.fromkeys(state, type.value if isinstance(type, ir.Dict) else type)
+    else:
+        return
+    for key, part in parts.items():
+        yield from _dicts(schema, part, state[key], (*path, key))

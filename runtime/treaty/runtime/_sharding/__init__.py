@@ -1,1 +1,0 @@
-"""Arrays on devices and in files of bounded size: shardings, placement, memory, and what eformer has for them."""

@@ -1,0 +1,1 @@
+"""Files, object stores and memory: replacement at once, locks, permissions, system calls."""

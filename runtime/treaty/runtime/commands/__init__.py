@@ -1,0 +1,1 @@
+"""What the `treaty` command runs on checkpoints."""

@@ -1,0 +1,1 @@
+"""Directories: arrays in TensorStore, small leaves in MessagePack, and a manifest that commits them."""

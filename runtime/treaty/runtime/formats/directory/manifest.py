@@ -1,0 +1,340 @@
+"""The manifest of a directory checkpoint: what is stored, where, and the checksum of every byte of it.
+
+`docs/directory-format.md` states the format. Nothing here needs JAX, TensorStore or the user's code, and nothing in a
+manifest is believed before it was checked: names have fixed forms, so no path can lead out of the directory.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+from treaty.runtime._errors import CorruptCheckpointError, NewerFormatError, show_keys
+from treaty.runtime.formats.directory.checksum import checksum, is_checksum
+from treaty.schema.dtypes import BY_NAME
+
+if TYPE_CHECKING:
+    from treaty.schema import Schema
+
+NAME: Final = "treaty.json"
+VERSION: Final = 1
+REMOVED: Final = b'{"treaty":"removed"'  # how what is in a manifest's place begins while a store removes its data
+VALUES: Final = "values.msgpack"
+DATA: Final = re.compile(r"data-[0-9a-f]{16}\Z")
+OWN: Final = re.compile(  # every file that a checkpoint can have
+    rf"{re.escape(NAME)}|\.{re.escape(NAME)}\.[0-9a-f]+\.tmp"
+    r"|data-[0-9a-f]+/([0-9]+/)?(zarr\.json|c(\.[0-9]+)*|[a-z]+(-[0-9]+)?\.msgpack|part-[0-9]+\.json)"
+    r"(_[0-9a-f]+\.__lock)?"  # what TensorStore had not renamed yet when a save was killed
+)
+SMALL: Final = re.compile(r"small-(0|[1-9][0-9]{0,8})\.msgpack\Z")
+
+_ITEMSIZE: Final = {name: row.itemsize for name, row in BY_NAME.items()}
+_HEAD: Final = re.compile(rb'{"treaty":"directory","version":[1-9][0-9]{0,8},"data":"(data-[0-9a-f]{16})",')
+_TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
+_TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
+_KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
+_MORE: Final = "more"  # where later writers put what a reader may ignore
+_LEAF: Final = {"path", "dtype", "shape", "file", "chunks", "checksums", "int"}
+_FILE: Final = {"name", "size", "checksum"}
+_IN_FILE: Final = {"path", "dtype", "shape", "file"}
+_At = str | tuple[str, ...]  # a place in the manifest, or the path of a leaf
+
+
+class File(NamedTuple):
+    """A MessagePack file that holds whole leaves, by their number."""
+
+    name: str
+    size: int
+    checksum: str
+
+
+class Leaf(NamedTuple):
+    """One leaf of the state dict. `dtype` is None for what is not an array; `file` is None for a TensorStore array."""
+
+    path: tuple[str, ...]
+    dtype: str | None = None
+    shape: tuple[int, ...] = ()
+    file: int | None = None
+    chunks: tuple[int, ...] = ()
+    checksums: tuple[str, ...] = ()  # of the chunks, in row-major order
+    is_hex: bool = False  # an int that MessagePack has no room for, stored as text
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether this is an array of its own in TensorStore."""
+        return self.dtype is not None and self.file is None
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.dtype is None else math.prod(self.shape) * _ITEMSIZE[self.dtype]
+
+    @property
+    def chunk_bytes(self) -> int:
+        return 0 if self.dtype is None else math.prod(self.chunks) * _ITEMSIZE[self.dtype]
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """How many chunks there are along each axis. Chunks divide the array evenly."""
+        return tuple(size // chunk for size, chunk in zip(self.shape, self.chunks, strict=True))
+
+
+class Manifest(NamedTuple):
+    """All that a checkpoint says about itself."""
+
+    data: str  # the directory, beside the manifest, that holds everything else
+    schema: "Schema"
+    dims: Mapping[str, int]
+    metadata: Mapping[str, Any]
+    files: tuple[File, ...]
+    leaves: tuple[Leaf, ...]
+
+    def to_bytes(self) -> bytes:
+        body = {
+            "treaty": "directory",
+            "version": VERSION,
+            "data": self.data,
+            "schema": json.loads(self.schema.to_json()),
+            "digest": self.schema.digest,
+            "dims": dict(self.dims),
+            "metadata": dict(self.metadata),
+            "files": [{"name": one.name, "size": one.size, "checksum": one.checksum} for one in self.files],
+            "leaves": [_leaf_to_data(leaf) for leaf in self.leaves],
+        }
+        text = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()[:-1]
+        return text + f',"checksum":"{checksum(text)}"}}\n'.encode()
+
+
+class Contents(NamedTuple):
+    """A manifest whose schema was not read yet: that takes as long as all the rest."""
+
+    parser: "_Parser"
+    data: Mapping[str, Any]
+    dims: Mapping[str, int]
+    metadata: Mapping[str, Any]
+    files: tuple[File, ...]
+    leaves: tuple[Leaf, ...]
+
+    def schema(self) -> "Schema":
+        return self.parser.schema(self.data["schema"], self.data["digest"])
+
+
+def parse(content: bytes, where: str) -> Manifest:
+    """A manifest from its bytes, or a CorruptCheckpointError that says what is wrong at `where`."""
+    found = parse_contents(content, where)
+    name = found.parser.matching(found.data["data"], DATA, "data")
+    return Manifest(name, found.schema(), found.dims, found.metadata, found.files, found.leaves)
+
+
+def parse_contents(content: bytes, where: str) -> Contents:
+    parser = _Parser(where)
+    data = parser.load(content)
+    leaves = parser.leaves(parser.items(data["leaves"], "leaves"))
+    files = tuple(map(parser.file, parser.items(data["files"], "files")))
+    parser.agree(files, leaves)
+    dims = {parser.text(name, "dims"): parser.count(size, "dims") for name, size in parser.map(data, "dims")}
+    return Contents(parser, data, dims, dict(parser.map(data, "metadata")), files, leaves)
+
+
+def data_of(content: bytes) -> str | None:
+    """The data directory that a manifest names, without parsing the rest; None where it is damaged."""
+    head = _HEAD.match(content)
+    try:
+        _Parser("").check_sum(content)
+    except CorruptCheckpointError:
+        return None
+    return None if head is None else head[1].decode()
+
+
+class _Parser:
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def wrong(self, expected: str, got: object, at: _At) -> NoReturn:
+        at = at if isinstance(at, str) else show_keys(at)
+        raise CorruptCheckpointError(f"expected {expected}, got {str(got)[:80]} at {at} of {self.where}")
+
+    def check_sum(self, content: bytes) -> None:
+        trailer = _TRAILER.search(content, max(0, len(content) - _TRAILER_SIZE))
+        if trailer is None:
+            self.wrong("a manifest that ends with its checksum", f"{len(content)} bytes that do not", "the end")
+        found = checksum(memoryview(content)[: trailer.start()])
+        if found != trailer[1].decode():
+            self.wrong(f"checksum {trailer[1].decode()}", found, "the manifest")
+
+    def load(self, content: bytes) -> dict[str, Any]:
+        self.check_sum(content)
+        try:
+            data = json.loads(content, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            self.wrong("JSON", error, "the manifest")
+        if type(data) is not dict or data.get("treaty") != "directory":
+            self.wrong("the manifest of a Treaty directory", type(data).__name__, "the manifest")
+        version = data.get("version")
+        if type(version) is int and version > VERSION:
+            raise NewerFormatError(self.where, f"directory format {version}, this one reads up to {VERSION}")
+        if version != VERSION:
+            self.wrong(f"directory format {VERSION}", version, "the manifest")
+        self.known(data, _KEYS | {_MORE}, "the manifest")
+        if missing := _KEYS - data.keys():
+            self.wrong(f"the keys {', '.join(sorted(_KEYS))}", f"no {', '.join(sorted(missing))}", "the manifest")
+        return data
+
+    def known(self, data: Mapping[str, Any], members: set[str], at: _At) -> None:
+        """The checksum is right, so a member that is not known was meant: to leave it aside would be to read wrongly."""
+        if others := sorted(data.keys() - members):
+            at = at if isinstance(at, str) else show_keys(at)
+            raise NewerFormatError(self.where, f"with {others[0][:40]!r} at {at}, which this one does not know")
+
+    def leaves(self, data: list[Any]) -> tuple[Leaf, ...]:
+        """Most leaves are arrays in a file: these are checked column by column."""
+        common = [one for one in data if type(one) is dict and one.keys() == _IN_FILE]
+        if not _are_arrays(common):
+            return tuple(map(self.leaf, data))
+        paths, shapes = ([tuple(one[key]) for one in common] for key in ("path", "shape"))
+        dtypes, files = ([one[key] for one in common] for key in ("dtype", "file"))
+        arrays = map(Leaf, paths, dtypes, shapes, files)
+        if len(common) == len(data):
+            return tuple(arrays)
+        return tuple(next(arrays) if type(one) is dict and one.keys() == _IN_FILE else self.leaf(one) for one in data)
+
+    def leaf(self, data: Any) -> Leaf:
+        if type(data) is not dict:
+            self.wrong("an object", type(data).__name__, "leaves")
+        path = tuple(self.items(data.get("path"), "a leaf's path"))
+        if not _all(str, path):
+            self.wrong("strings", path, "a leaf's path")
+        self.known(data, _LEAF, path)
+        keys = data.keys()
+        if keys == {"path", "file"} or (keys == {"path", "file", "int"} and data["int"] == "hex"):
+            return Leaf(path, file=self.count(data["file"], path), is_hex="int" in keys)
+        if keys not in (_IN_FILE, {"path", "dtype", "shape", "chunks", "checksums"}):
+            self.wrong("a leaf", f"the keys {', '.join(sorted(data))}", path)
+        if type(data["dtype"]) is not str or data["dtype"] not in BY_NAME:
+            self.wrong("a dtype", data["dtype"], path)
+        shape = self.shape(data["shape"], path)
+        if "file" in data:
+            return Leaf(path, data["dtype"], shape, self.count(data["file"], path))
+        chunks = self.shape(data["chunks"], path)
+        sums = tuple(self.items(data["checksums"], path))
+        if (
+            len(chunks) != len(shape)
+            or 0 in chunks
+            or 0 in shape
+            or any(n % c for n, c in zip(shape, chunks, strict=True))
+        ):
+            self.wrong(f"chunks that divide {list(shape)}", list(chunks), path)
+        leaf = Leaf(path, data["dtype"], shape, chunks=chunks, checksums=sums)
+        if len(sums) != math.prod(leaf.grid) or not all(map(is_checksum, sums)):
+            self.wrong(f"{math.prod(leaf.grid)} checksums", len(sums), path)
+        return leaf
+
+    def file(self, data: Any) -> File:
+        if type(data) is dict:
+            self.known(data, _FILE, "files")
+        if type(data) is not dict or data.keys() != _FILE:
+            self.wrong("name, size and checksum", data, "files")
+        name = data["name"]
+        if name != VALUES and (type(name) is not str or SMALL.match(name) is None):
+            self.wrong("the name of a MessagePack file", name, "files")
+        if not is_checksum(data["checksum"]):
+            self.wrong("a checksum", data["checksum"], name)
+        return File(name, self.count(data["size"], name), data["checksum"])
+
+    def agree(self, files: tuple[File, ...], leaves: tuple[Leaf, ...]) -> None:
+        """Names and paths are each there once, and no leaf lies inside another."""
+        if len({file.name for file in files}) != len(files):
+            self.wrong("each file once", "one twice", "files")
+        seen: set[tuple[str, ...]] = {leaf.path for leaf in leaves}
+        parents = {leaf.path[:-1] for leaf in leaves if leaf.path}
+        inner = {path[:depth] for path in parents for depth in range(len(path) + 1)}
+        if len(seen) != len(leaves) or not seen.isdisjoint(inner):
+            self.wrong("each path once", "one twice, or a leaf inside another", "leaves")
+        for leaf in leaves:
+            if leaf.file is not None:
+                if leaf.file >= len(files):
+                    self.wrong(f"one of {len(files)} files", f"file {leaf.file}", show_keys(leaf.path))
+                if (leaf.dtype is None) != (files[leaf.file].name == VALUES):
+                    self.wrong("arrays and values in their own files", files[leaf.file].name, show_keys(leaf.path))
+
+    def schema(self, data: Any, digest: Any) -> "Schema":
+        from treaty.schema import Schema, SchemaError
+
+        try:
+            schema = Schema.from_json(json.dumps(data))
+            found = schema.digest
+        except NewerFormatError as error:
+            raise NewerFormatError(self.where, f"its {str(error).partition(';')[0]}") from None
+        except (SchemaError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            self.wrong("a schema", error, "schema")
+        if found != digest:
+            self.wrong(f"digest {digest}", found, "schema")
+        return schema
+
+    def items(self, data: Any, at: _At) -> list[Any]:
+        if type(data) is not list:
+            self.wrong("an array", type(data).__name__, at)
+        return data
+
+    def map(self, data: Any, at: str) -> list[tuple[str, Any]]:
+        if type(data[at]) is not dict:
+            self.wrong("an object", type(data[at]).__name__, at)
+        return list(data[at].items())
+
+    def text(self, data: Any, at: _At) -> str:
+        if type(data) is not str:
+            self.wrong("a string", type(data).__name__, at)
+        return data
+
+    def matching(self, data: Any, form: "re.Pattern[str]", at: _At) -> str:
+        if type(data) is not str or form.match(data) is None:
+            self.wrong(f"a name like {form.pattern}", data, at)
+        return data
+
+    def count(self, data: Any, at: _At) -> int:
+        if type(data) is not int or not 0 <= data < 1 << 63:
+            self.wrong("a count", data, at)
+        return data
+
+    def shape(self, data: Any, at: _At) -> tuple[int, ...]:
+        sizes = tuple(self.items(data, at))
+        if not _all(int, sizes) or (sizes and not 0 <= min(sizes) <= max(sizes) < 1 << 63):
+            self.wrong("a shape", list(sizes), at)
+        return sizes
+
+
+def _leaf_to_data(leaf: Leaf) -> dict[str, Any]:
+    if leaf.dtype is None:
+        return {"path": leaf.path, "file": leaf.file, **({"int": "hex"} if leaf.is_hex else {})}
+    if leaf.file is not None:
+        return {"path": leaf.path, "dtype": leaf.dtype, "shape": leaf.shape, "file": leaf.file}
+    return {
+        "path": leaf.path,
+        "dtype": leaf.dtype,
+        "shape": leaf.shape,
+        "chunks": leaf.chunks,
+        "checksums": leaf.checksums,
+    }
+
+
+def _are_arrays(data: list[dict[str, Any]]) -> bool:
+    """Whether leaves with the keys of an array in a file all have values of the right kinds."""
+    if not all(_all(list, [one[key] for one in data]) for key in ("path", "shape")):
+        return False
+    dtypes, files = [one["dtype"] for one in data], [one["file"] for one in data]
+    sizes = [*files, *chain.from_iterable(one["shape"] for one in data)]
+    return (
+        _all(str, [*dtypes, *chain.from_iterable(one["path"] for one in data)])
+        and BY_NAME.keys() >= set(dtypes)
+        and _all(int, sizes)
+        and (not sizes or 0 <= min(sizes) <= max(sizes) < 1 << 63)
+    )
+
+
+def _all(kind: type, items: Sequence[Any]) -> bool:
+    return set(map(type, items)) <= {kind}
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text}, which is not JSON")

@@ -1,0 +1,170 @@
+"""A checkpoint in an object store: any key-value store that TensorStore opens by URL.
+
+There are no directories, no locks and no rename: the manifest is written on the condition that it is still the one
+that was there when the save began, so of two saves at once the second to finish fails and the first one stays.
+"""
+
+import secrets
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import tensorstore as ts
+
+from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError
+from treaty.runtime._process.forks import use_tensorstore
+from treaty.runtime._storage.clouds import failure, spec_of
+from treaty.runtime._storage.paths import is_stray
+from treaty.runtime.formats.directory.checksum import checksum
+from treaty.runtime.formats.directory.manifest import DATA, NAME, REMOVED
+from treaty.schema import TreatyError
+
+
+def context() -> ts.Context:
+    """One for all: connections are shared, and so is what `memory://` holds."""
+    use_tensorstore()
+    return _context()
+
+
+@cache
+def _context() -> ts.Context:
+    return ts.Context({"cache_pool": {"total_bytes_limit": 0}})
+
+
+def wait_for(future: Any, what: str) -> Any:
+    """The result of TensorStore's work, or its failure as one of ours, with nothing of the original attached."""
+    try:
+        return future.result()
+    except Exception as error:  # TensorStore raises many kinds
+        told = failure(what, error)
+    raise told
+
+
+class Remote:
+    def __init__(self, url: str) -> None:
+        self.where = url.rstrip("/")
+        self.kvstore: Mapping[str, Any] = spec_of(f"{self.where}/")
+        self._store: ts.KvStore = wait_for(ts.KvStore.open(self.kvstore, context=context()), f"open {self.where}")
+        self._generation = b""
+        self._stale: set[str] = set()
+        self._is_sent = False
+
+    def manifest(self) -> bytes | None:
+        found = self._read(NAME)
+        if found.state == "value":
+            return bytes(found.value)
+        self._list(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
+        return None
+
+    def begin(self) -> str:
+        """Note what is there: the commit removes that and nothing newer.
+
+        Another save whose data is noted here read the manifest earlier still, so it cannot commit after this one; data
+        that appears after this one's commit may belong to a save that can.
+        """
+        names = {key.partition("/")[0] for key in self._list("")}
+        others = [name for name in names if name != NAME and not DATA.match(name) and not is_stray(name)]
+        if others:
+            raise TreatyError(
+                f"expected a checkpoint or nothing, got {min(others)} in {self.where}; "
+                "save somewhere else: a checkpoint has its prefix for itself"
+            )
+        self._stale = {name for name in names if DATA.match(name)}
+        self._generation = self._read(NAME).stamp.generation
+        return f"data-{secrets.token_hex(8)}"
+
+    def prepare(self, data: str) -> None:
+        """Some servers that speak S3 take a conditional write for any other: find out before something is lost."""
+        if "endpoint" not in self.kvstore:
+            return
+        probe = f"{data}/probe"
+        absent = self._read(probe).stamp.generation
+        first = self._write(probe, b"first", if_equal=absent).generation
+        refused = self._write(probe, b"second", if_equal=absent).generation
+        self._write(probe, b"second", if_equal=first)
+        refused = refused or self._write(probe, b"third", if_equal=first).generation
+        self._write(probe, None)
+        if refused:
+            raise TreatyError(
+                f"expected a store that honours If-Match and If-None-Match, got one that ignores them at {self.where}; "
+                "there, one of two saves could destroy the other"
+            )
+
+    def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
+        self._is_sent = True
+        stamp = self._write(NAME, manifest, if_equal=self._generation)
+        # Where an answer was lost and the manifest was sent again, the one that is in the way is its own.
+        if not stamp.generation and self.manifest() != manifest:
+            self._is_sent = False
+            raise TreatyError(
+                f"expected the manifest at {self.where} as it was, got another save that finished meanwhile"
+            )
+        for stale in sorted(self._stale):
+            try:
+                self._delete(stale)
+            except TreatyError as error:
+                warnings.warn(f"saved {self.where}, but {error}; the next save tries again", stacklevel=2)
+                break
+
+    def remove(self) -> None:
+        """Put a mark in the manifest's place, which nobody takes for one, remove the data, and then the mark.
+
+        Data that is noted here belongs to saves that read an earlier manifest or mark, so that they cannot commit.
+        """
+        self.begin()
+        if self.manifest() is None:
+            raise MissingCheckpointError(f"expected a checkpoint, got no {NAME} at {self.where}")
+        mark = (
+            REMOVED + f',"by":"{secrets.token_hex(8)}"}}\n'.encode()
+        )  # each of its own: of equal bytes S3 sees no change
+        generation = self._write(NAME, mark, if_equal=self._generation).generation
+        if not generation:
+            raise TreatyError(f"expected the manifest at {self.where} as it was, got a save that finished meanwhile")
+        for stale in sorted(self._stale):
+            self._delete(stale)
+        self._write(NAME, None, if_equal=generation)
+
+    def sync(self, name: str) -> None:
+        """What an object store has acknowledged lasts."""
+
+    def abandon(self, data: str | None) -> None:
+        """Data whose manifest was sent stays: it may have arrived. The next save removes what was not committed."""
+        if data is not None and not self._is_sent:
+            with suppress(TreatyError):  # where the store is gone, what made the save fail says so
+                self._delete(data)
+
+    def sizes(self, data: str) -> Mapping[str, int | None]:
+        names = [key.removeprefix(f"{data}/") for key in self._list(f"{data}/")]
+        return {name: None for name in names if not is_stray(name.rpartition("/")[2])}
+
+    def read_into(self, name: str, view: memoryview) -> str:
+        found = self._read(name)
+        if found.state != "value":
+            raise CorruptCheckpointError(f"expected a file, got nothing at {name}")
+        if len(found.value) != len(view):
+            raise CorruptCheckpointError(f"expected {len(view)} bytes, got {len(found.value)} in {name}")
+        view[:] = found.value
+        return checksum(view)
+
+    def _read(self, name: str) -> ts.KvStore.ReadResult:
+        found: ts.KvStore.ReadResult = wait_for(self._store.read(name), f"read {self.where}/{name}")
+        return found
+
+    def _write(self, name: str, value: bytes | None, **condition: bytes) -> ts.KvStore.TimestampedStorageGeneration:
+        stamp: ts.KvStore.TimestampedStorageGeneration = wait_for(
+            self._store.write(name, value, **condition), f"write {self.where}/{name}"
+        )
+        return stamp
+
+    def _list(self, prefix: str) -> list[str]:
+        keys = wait_for(self._store.list(_under(prefix)), f"list {self.where}/{prefix}")
+        return [key.decode(errors="replace") for key in keys]
+
+    def _delete(self, data: str) -> None:
+        wait_for(self._store.delete_range(_under(f"{data}/")), f"remove {self.where}/{data}")
+
+
+def _under(prefix: str) -> ts.KvStore.KeyRange:
+    return ts.KvStore.KeyRange(prefix, prefix and prefix[:-1] + chr(ord(prefix[-1]) + 1))

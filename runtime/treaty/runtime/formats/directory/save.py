@@ -1,0 +1,53 @@
+"""State dicts into directories: at once, or in the background from a copy."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from treaty.runtime._process.forks import use_tensorstore
+from treaty.runtime._process.team import team
+from treaty.runtime._save.background import SaveHandle, begin, wait_for_earlier
+from treaty.runtime._state.explain import dims_of
+from treaty.runtime._trees import abstract
+from treaty.runtime.formats.directory.places import Place, place_of
+from treaty.runtime.formats.directory.plan import Plan, plan_tree, snapshot
+from treaty.runtime.formats.directory.write import write
+from treaty.runtime.formats.shared.format import Writing
+from treaty.schema import Schema, ir
+
+_TREE: Final = "tree"  # the class of a tree that has none
+
+
+def write_tree(path: str, tree: Mapping[str, Any], writing: Writing) -> None:
+    """Save a state dict. Without a schema the manifest says that nothing is known of it."""
+    with writing.team or team() as processes:
+        place, plan = _planned(path, tree, writing)
+        write(place, plan, processes)
+
+
+def write_later(path: str, tree: Mapping[str, Any], writing: Writing) -> SaveHandle:
+    """As `write_tree`, but return as soon as arrays may change, or be donated.
+
+    That waits until the save before it is finished: so long are its arrays held, and they are not held twice. How that
+    one ended is told by its own handle.
+    """
+    with writing.team or team() as processes:
+        place, plan = _planned(path, tree, writing)
+        return begin(place.where, partial(write, place, snapshot(plan), processes))
+
+
+def _planned(path: str, tree: Mapping[str, Any], writing: Writing) -> tuple[Place, Plan]:
+    use_tensorstore()
+    schema = writing.schema
+    if schema is None:
+        plan = plan_tree(tree, _untyped(tree), {}, writing.metadata)
+    else:
+        plan = plan_tree(tree, schema, dims_of(schema, abstract(tree)), writing.metadata)
+    place = place_of(path)
+    wait_for_earlier()
+    return place, plan
+
+
+def _untyped(tree: Mapping[str, Any]) -> Schema:
+    fields = tuple(ir.Field(key, key, key, ir.Untyped()) for key in tree)
+    return Schema(_TREE, (ir.Class(_TREE, _TREE, "state", (), fields),))

@@ -1,0 +1,250 @@
+"""Saving: every process writes its own chunks through TensorStore, process 0 the rest, and then the manifest."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+from attrs import evolve
+
+from treaty.runtime._errors import show_keys
+from treaty.runtime._lazy import LazyArray, by_bands
+from treaty.runtime._process.team import Team
+from treaty.runtime._process.uninterrupted import uninterrupted
+from treaty.runtime.formats import msgpack
+from treaty.runtime.formats.directory.agreement import (
+    Facts,
+    Sums,
+    add_part,
+    difference,
+    digest_of,
+    facts_of,
+    order_of,
+    settle,
+    values_of,
+)
+from treaty.runtime.formats.directory.checksum import checksum
+from treaty.runtime.formats.directory.layout import array_metadata, chunk_name, chunk_number, metadata_files, sizes_of
+from treaty.runtime.formats.directory.manifest import File, Leaf, Manifest
+from treaty.runtime.formats.directory.places import Place
+from treaty.runtime.formats.directory.plan import Pack, Piece, Plan, chunks_of, on_host, sum_of, sums_of
+from treaty.runtime.formats.directory.remote import context, wait_for
+from treaty.runtime.formats.directory.write_queue import IN_FLIGHT, Writes
+from treaty.schema import TreatyError
+from treaty.schema.dtypes import BY_NAME
+
+
+@uninterrupted
+def write(place: Place, plan: Plan, team: Team) -> None:
+    """Write a plan and commit it; whatever goes wrong, what was committed before stays."""
+    team.where = place.where
+    with team:
+        if team.index == 0:
+            _lead(place, plan, team)
+        else:
+            _follow(place, plan, team)
+
+
+def _lead(place: Place, plan: Plan, team: Team) -> None:
+    opening, facts = _opening(place, plan) if team.count > 1 else ({}, [])
+    data = _begin(place)
+    try:
+        team.begin({**opening, "data": data})
+        sums, files, sizes = _write_own(place, data, plan, team)
+        for process, answer in team.collect().items():
+            if "facts" in answer and (found := difference(facts, answer["facts"], process)):
+                raise team.failure(f"{found}; every process must save the same state")
+        _gather(place, data, plan, sums, team)
+        manifest = _complete(plan, data, sums, files)
+        place.commit(data, manifest.to_bytes(), {**sizes, **dict(sizes_of(manifest))})
+    except BaseException as error:
+        team.fail(error)  # before data goes that others may be writing: they shall know why
+        place.abandon(data)
+        raise
+    team.end()
+
+
+def _follow(place: Place, plan: Plan, team: Team) -> None:
+    mine, facts = _opening(place, plan)
+    opening = team.opening(mine["mine"])
+    if not {place.where, _resolved(place)} & {*opening["places"]}:
+        raise TreatyError(
+            f"expected all processes to save {place.where}, got process 0 that saves {opening['places'][0]}; "
+            "every process must make the same saves in the same order"
+        )
+    if opening["facts"] != mine["facts"]:  # process 0 finds out where, and tells all
+        team.done({"facts": facts})
+        team.wait()
+    settled = settle(plan, opening["order"], {int(number): owner for number, owner in opening["owners"].items()})
+    values = {} if opening["values"] == mine["values"] else {"values": values_of(plan)}
+    try:
+        _write_part(place, opening["data"], settled, values, team)
+    except (TreatyError, OSError):
+        team.check(now=True)  # process 0 may have given the save up, and removed what was being written
+        raise
+    team.done({})
+    team.wait()
+
+
+def _opening(place: Place, plan: Plan) -> tuple[dict[str, Any], Facts]:
+    """What process 0 tells the others, as this process would say it, and what the digest in it stands for."""
+    facts = facts_of(plan)
+    structure, values = digest_of(facts), digest_of(values_of(plan))
+    opening = {
+        "mine": [place.where, structure, values],  # what tells this save from others
+        "places": [place.where, _resolved(place)],
+        "facts": structure,
+        "values": values,
+        "order": order_of(plan),
+        "owners": plan.owners,
+    }
+    return opening, facts
+
+
+def _resolved(place: Place) -> str:
+    return json.dumps(place.kvstore, sort_keys=True)
+
+
+def _begin(place: Place) -> str:
+    data = place.begin()
+    try:
+        place.prepare(data)
+    except BaseException:
+        place.abandon(data)
+        raise
+    return data
+
+
+def _inside(place: Place, data: str) -> ts.KvStore:
+    spec = {**place.kvstore, "path": f"{place.kvstore['path']}{data}/"}
+    kvstore: ts.KvStore = wait_for(ts.KvStore.open(spec, context=context()), f"open {place.where}")
+    return kvstore
+
+
+def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorStore:
+    """One array, opened by what the manifest says: a missing chunk is an error, and zeros are stored like the rest."""
+    spec = {
+        "driver": "zarr3",
+        "kvstore": {**place.kvstore, "path": f"{place.kvstore['path']}{data}/{number}/"},
+        "metadata": array_metadata(leaf),
+        "open": True,
+        "assume_metadata": True,
+        "store_data_equal_to_fill_value": True,
+        "fill_missing_data_reads": False,
+    }
+    store: ts.TensorStore = wait_for(ts.open(spec, context=context()), f"open {show_keys(leaf.path)}")
+    return store
+
+
+def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[Sums, tuple[File, ...], dict[str, int]]:
+    """What process 0 writes: checksums of its chunks, its packs, and the sizes of what only other readers need."""
+    sizes: dict[str, int] = {}
+    with _writes(place, data, plan) as writes:
+        sums = _write_pieces(place, data, plan, writes, team)
+        kvstore = _inside(place, data)
+        files = tuple(_write_pack(kvstore, pack, plan, writes) for pack in plan.packs)
+        for name, content in metadata_files(plan.leaves):
+            writes.add(kvstore.write(name, content), name, len(content), name)
+            sizes[name] = len(content)
+    return sums, files, sizes
+
+
+def _write_part(place: Place, data: str, plan: Plan, values: Mapping[str, Any], team: Team) -> None:
+    """What a process writes that follows, and for process 0 the checksums of that and of what must be alike."""
+    with _writes(place, data, plan) as writes:
+        sums = _write_pieces(place, data, plan, writes, team)
+        alike: dict[int, dict[int, str]] = {number: dict(found) for number, found in plan.sums.items()}
+        for piece in plan.spare:
+            alike.setdefault(piece.leaf, {}).update(sums_of(piece, plan.leaves[piece.leaf]))
+            team.check()
+        content = json.dumps({"sums": sums, "alike": alike, **values}).encode()
+        name = _part(team.index)
+        writes.add(_inside(place, data).write(name, content), name, len(content), "its checksums")
+
+
+def _writes(place: Place, data: str, plan: Plan) -> Writes:
+    is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
+    return Writes(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT)
+
+
+def _write_pieces(place: Place, data: str, plan: Plan, writes: Writes, team: Team) -> Sums:
+    sums: Sums = {}
+    stores: dict[int, ts.TensorStore] = {}
+    for piece in plan.pieces:
+        leaf = plan.leaves[piece.leaf]
+        if piece.leaf not in stores:
+            stores[piece.leaf] = _array_store(place, data, piece.leaf, leaf)
+        for part in _parts(piece, leaf):
+            _write_piece(stores[piece.leaf], leaf, part, writes, sums.setdefault(piece.leaf, {}))
+            team.check()
+    return sums
+
+
+def _parts(piece: Piece, leaf: Leaf) -> Iterator[Piece]:
+    """A lazy array passes chunk by chunk."""
+    if not isinstance(piece.source, LazyArray):
+        yield piece
+        return
+    for start, part in by_bands(piece.source, leaf.chunks):
+        yield evolve(piece, start=start, source=part)
+
+
+def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: Writes, sums: dict[int, str]) -> None:
+    """Give the source to TensorStore as it is, chunk by chunk, and hash each while that writes."""
+    assert leaf.dtype is not None
+    is_known = BY_NAME[leaf.dtype].tensorstore is not None
+    what = show_keys(leaf.path)
+    for start, part in chunks_of(piece, leaf):
+        index = [first // chunk for first, chunk in zip(start, leaf.chunks, strict=True)]
+        box = tuple(slice(first, first + size) for first, size in zip(start, leaf.chunks, strict=True))
+        source = part if is_known else part.view(np.uint8)
+        future = store[box].write(source, can_reference_source_data_indefinitely=True)
+        writes.add(future, f"{piece.leaf}/{chunk_name(index)}", part.nbytes, what)
+        sums[chunk_number(leaf, start)] = sum_of(part)
+
+
+def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, writes: Writes) -> File:
+    leaves = {str(number): on_host(value) for number, value in pack.leaves.items()}
+    try:
+        content = msgpack.pack(leaves)
+    except (TypeError, ValueError, OverflowError) as error:
+        paths = ", ".join(show_keys(plan.leaves[number].path) for number in list(pack.leaves)[:8])
+        raise TreatyError(f"expected values that MessagePack holds, got {error} among {paths}") from error
+    writes.add(kvstore.write(pack.name, content), pack.name, len(content), pack.name)
+    return File(pack.name, len(content), checksum(content))
+
+
+def _part(index: int) -> str:
+    return f"part-{index}.json"
+
+
+def _gather(place: Place, data: str, plan: Plan, sums: Sums, team: Team) -> None:
+    """Add the checksums that the other processes left, and see that they have the same values."""
+    if team.count == 1:
+        return
+    kvstore = _inside(place, data)
+    problems: list[str] = []
+    for index in range(1, team.count):
+        found = wait_for(kvstore.read(_part(index)), f"read the checksums of process {index}")
+        if found.state != "value":
+            raise team.failure(
+                f"expected the checksums of process {index}, got none in {place.where}; "
+                "save to a place that all processes see"
+            )
+        problems += add_part(plan, sums, index, json.loads(found.value))
+        wait_for(kvstore.write(_part(index), None), f"remove {_part(index)}")
+    if problems:
+        raise team.failure(f"{problems[0]}; every process must save the same state")
+
+
+def _complete(plan: Plan, data: str, sums: Sums, files: tuple[File, ...]) -> Manifest:
+    leaves = list(plan.leaves)
+    for number, leaf in enumerate(leaves):
+        if leaf.is_chunked:
+            total = int(np.prod(leaf.grid))
+            found = sums.get(number, {})
+            if len(found) != total:
+                raise TreatyError(f"expected {total} chunks, got {len(found)} written at {show_keys(leaf.path)}")
+            leaves[number] = leaf._replace(checksums=tuple(found[chunk] for chunk in range(total)))
+    return Manifest(data, plan.schema, plan.dims, plan.metadata, files, tuple(leaves))

@@ -1,0 +1,1 @@
+"""eformer's layout: an array of zarr a leaf, and an index."""

@@ -1,0 +1,226 @@
+"""Alike entries of a map: read as one, with the data of their arrays as columns (see `_state.alike`)."""
+
+from itertools import repeat
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from treaty.runtime._state.alike import Run, repeat_like
+from treaty.runtime._state.numbering import index_block, index_places
+from treaty.runtime.formats.msgpack.arrays import MOST_AXES, ArrayReader, Damaged
+from treaty.runtime.formats.msgpack.encode import CHUNKED, HostArray
+
+Runs: TypeAlias = dict[int, list[Run]]  # by the id of the dict that holds them
+
+FEWEST_ALIKE: Final = 8  # shorter runs are as quick to read one by one
+FEWEST_SPELLED: Final = 64  # the same, where keys do not count
+BEGINNING: Final = 16  # bytes by which a map of arrays is known: its first key, and the first array's size
+_MOST_ARRAYS, _MOST_MAPS, _MOST_BYTES = 64, 256, 4096  # that are remembered of maps
+_uint8 = np.dtype("uint8")
+
+
+@frozen
+class _Body:
+    """What follows the key of an entry: its length, the bytes that alike entries share, and where the data of arrays is."""
+
+    size: int
+    constants: tuple[tuple[int, bytes], ...]
+    arrays: tuple[tuple[int, HostArray], ...]
+
+
+class _Block(NamedTuple):
+    """Alike entries in a row whose keys are of one width, so that they are of one length."""
+
+    at: int
+    width: int
+    rows: int
+
+
+class _Map(NamedTuple):
+    """A map of nothing but arrays: its length, its bytes but for their data, and name, place, shape and dtype of each."""
+
+    size: int
+    constants: tuple[tuple[int, int, bytes], ...]
+    arrays: tuple[tuple[str, int, int, tuple[int, ...], "np.dtype[Any]"], ...]
+
+
+class RunReader(ArrayReader):
+    def __init__(self, data: Any, runs: Runs | None) -> None:
+        super().__init__(data)
+        self.runs = runs
+        self.maps: dict[bytes, _Map] = {}  # that were read, by how they begin
+
+    def remember(self, state: dict[Any, Any], start: int, end: int, mark: int) -> None:
+        """Keep the form of the last entry, if it is a small map of arrays, so that others like it need not be taken apart."""
+        arrays, code, value = self.arrays[mark:], self.byte(start), next(reversed(state.values()))
+        if type(value) is not dict or not 0xA0 <= code < 0xC0:
+            return
+        if not 0 < len(value) == len(arrays) <= _MOST_ARRAYS or len(self.maps) >= _MOST_MAPS or CHUNKED in value:
+            return
+        if not all(type(key) is str and value[key] is array[2] for key, array in zip(value, arrays, strict=True)):
+            return
+        body = self.body(start, end, mark)
+        if (
+            body is None
+            or not len(body.constants[0][1]) >= BEGINNING
+            or sum(map(_length, body.constants)) > _MOST_BYTES
+        ):
+            return
+        constants = tuple((a, a + len(one), one) for a, one in body.constants)
+        named = zip(value, body.arrays, strict=True)
+        places = tuple((name, a, a + one.nbytes, one.shape, one.dtype) for name, (a, one) in named)
+        self.maps[body.constants[0][1][:BEGINNING]] = _Map(body.size, constants, places)
+
+    def alike(self, state: dict[Any, Any], start: int, end: int, mark: int, count: int) -> tuple[int, int, list[Run]]:
+        """Read on while entries are like the last one, at start:end, but for the key's text and the data of arrays.
+
+        How many there are with that one, where they end, and the run that they are. Few of them are not worth one.
+        """
+        code, index = self.byte(start), len(state) - 1
+        body = self.body(start + 1 + (code & 31), end, mark) if 0xA0 < code < 0xC0 else None
+        most = self.most(start, code & 31, index, count)
+        rows = 1 if body is None else self.rows(body, start, code & 31, most, known=1)
+        if body is None or rows < FEWEST_ALIKE:
+            return rows, end, []
+        blocks = [_Block(start, code & 31, rows)]
+        keys = self.counted(body, blocks[0], index)
+        if keys is None and rows < FEWEST_SPELLED:
+            return rows, end, []
+        if keys is None:
+            keys, spelled = self.texts(body, blocks[0]), True
+        else:
+            keys, spelled = self.count_on(body, blocks, keys, index, count), self.runs is None
+        found = self.run(state, keys, body, blocks, spelled)
+        self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
+        return len(keys), _end(blocks[-1], body), found
+
+    def count_on(self, body: _Body, blocks: list[_Block], keys: list[str], index: int, count: int) -> list[str]:
+        """Go on past "9" to "10": the same entries, with keys a byte longer."""
+        while index + len(keys) < count and index + len(keys) == 10 ** blocks[-1].width:
+            at, width = _end(blocks[-1], body), blocks[-1].width + 1
+            rows = self.rows(body, at, width, min(count, 10**width) - index - len(keys), known=0)
+            block = _Block(at, width, rows)
+            more = self.counted(body, block, index + len(keys)) if rows else None
+            if more is None:
+                break
+            keys = keys + more
+            blocks.append(block)
+        return keys
+
+    def most(self, start: int, width: int, index: int, count: int) -> int:
+        """How many entries may follow with keys of one width: where these count, no more than there are such numbers."""
+        counts = self.data[start + 1 : start + 1 + width] == str(index).encode()
+        return (min(count, 10**width) if counts else count) - index
+
+    def body(self, start: int, end: int, mark: int) -> _Body | None:
+        arrays = self.arrays[mark:]
+        if any(one is None or one.ndim == MOST_AXES for _, _, one in arrays):
+            return None
+        edges = [start, *(edge for begin, stop, _ in arrays for edge in (begin, stop)), end]
+        constants = ((a - start, bytes(self.view[a:b])) for a, b in zip(edges[0::2], edges[1::2], strict=True) if a < b)
+        return _Body(end - start, tuple(constants), tuple((a - start, one) for a, _, one in arrays if one is not None))
+
+    def rows(self, body: _Body, at: int, width: int, most: int, known: int) -> int:
+        """How many entries from `at` on have this body and keys of this width; of so many it is known."""
+        stride, inner = 1 + width + body.size, at + 1 + width
+        limit = min(most, (self.size - at) // stride)
+        next_one = inner + known * stride
+        if limit <= known or any(self.view[next_one + a : next_one + a + len(one)] != one for a, one in body.constants):
+            return known
+        limit = self.same_rows(at, stride, limit, bytes([0xA0 | width]))
+        done, block = (
+            known,
+            64 if known else limit,
+        )  # in growing blocks, at first: trying costs no more than what is won
+        while done < limit:
+            rows = min(limit, done + block) - done
+            same = min(self.same_rows(inner + a + done * stride, stride, rows, one) for a, one in body.constants)
+            if same < rows:
+                return done + same
+            done, block = done + rows, 16 * block
+        return done
+
+    def same_rows(self, at: int, stride: int, rows: int, constant: bytes) -> int:
+        """How many rows begin with the constant."""
+        size = len(constant)
+        if self.column(at, stride, rows, np.dtype(f"V{size}"), ()).tobytes() == constant * rows:
+            return rows
+        bytewise = self.column(at, stride, rows, _uint8, (size,))
+        return _first_other((bytewise == np.frombuffer(constant, _uint8)).all(axis=1), True)
+
+    def run(
+        self, state: dict[Any, Any], keys: list[str], body: _Body, blocks: list[_Block], spelled: bool
+    ) -> list[Run]:
+        """Enter alike entries, of which the first is there already, into the dict: spelled out, or as a run."""
+        index, first = len(state) - 1, next(reversed(state.values()))
+        columns = {id(one): self.views(offset, body, blocks, one) for offset, one in body.arrays}
+        run = Run(index, len(keys), first, columns, of=state)
+        if index or spelled:
+            state.update(zip(keys, repeat_like(run) if spelled else repeat(first), strict=False))
+        else:  # of a run only the first item is ever looked at
+            state.clear()
+            state.update(index_places(len(keys)))
+            state[keys[0]] = first
+        if len(state) != index + len(keys):
+            raise Damaged("expected each key once, got some again", blocks[0].at)
+        return [] if spelled else [run]
+
+    def counted(self, body: _Body, block: _Block, index: int) -> list[str] | None:
+        """The keys of a block, if they count on from `index`."""
+        expected, joined = index_block(index, block.rows)
+        if len(expected[0]) != block.width or len(expected[-1]) != block.width:
+            return None  # "9", "10" would pass for "91" and "0…"
+        column = self.column(block.at + 1, _stride(block, body), block.rows, np.dtype(f"V{block.width}"), ())
+        return expected if column.tobytes() == joined else None
+
+    def texts(self, body: _Body, block: _Block) -> list[str]:
+        starts = range(block.at + 1, _end(block, body) + 1, _stride(block, body))
+        return [self.text(start, block.width)[0] for start in starts[: block.rows]]
+
+    def column(self, at: int, stride: int, rows: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> HostArray:
+        """The arrays that begin a stride from each other, as one."""
+        strides = [dtype.itemsize]
+        for length in reversed(shape[1:]):
+            strides.insert(0, strides[0] * length)
+        return np.ndarray((rows, *shape), dtype, self.view, at, (stride, *strides[: len(shape)]))
+
+    def views(self, offset: int, body: _Body, blocks: list[_Block], first: Any) -> list[HostArray]:
+        if not first.size:  # its other lengths times the rows could be over numpy's limit
+            return [first] * sum(block.rows for block in blocks)
+        found: list[HostArray] = []
+        for block in blocks:
+            shape = first.shape or (1,)
+            start = block.at + 1 + block.width + offset
+            column = self.column(start, _stride(block, body), block.rows, first.dtype, shape)
+            found.extend(column if first.shape else (one.reshape(()) for one in column))
+        found[0] = first
+        return found
+
+    def spelled(self, state: object) -> object:
+        """A dict with all its items, where it holds runs."""
+        found = self.runs.pop(id(state), None) if self.runs else None
+        if found is None or not isinstance(state, dict):
+            return state
+        values = list(state.values())
+        for run in found:
+            values[run.start : run.start + run.count] = repeat_like(run)
+        return dict(zip(state, values, strict=True))
+
+
+def _length(constant: tuple[int, bytes]) -> int:
+    return len(constant[1])
+
+
+def _stride(block: _Block, body: _Body) -> int:
+    return 1 + block.width + body.size
+
+
+def _end(block: _Block, body: _Body) -> int:
+    return block.at + block.rows * _stride(block, body)
+
+
+def _first_other(column: HostArray, value: int) -> int:
+    """Where in a column something else than the value stands first; its length, where nothing does."""
+    same = column == value
+    return len(column) if same.all() else int(same.argmin())

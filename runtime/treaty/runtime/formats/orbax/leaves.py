@@ -1,0 +1,140 @@
+"""What goes into an Orbax checkpoint: leaves with the keys and kinds that Orbax gives them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from attrs import frozen
+
+from treaty.runtime._errors import InvalidArgumentError, show_path
+from treaty.runtime._save.check import checked
+from treaty.runtime._trees import check_depth, is_stored_array
+from treaty.schema import Schema, ir
+from treaty.schema._declare import version_of
+from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
+
+SEQUENCE: Final = 1
+DICT: Final = 2
+_Keys: TypeAlias = tuple[tuple[str, int], ...]
+
+
+@frozen
+class Leaf:
+    """`kind` is Orbax's name for how a value is stored; a value of None is in the metadata alone."""
+
+    keys: _Keys
+    kind: str
+    value: Any = None
+    impl: str | None = None  # of a PRNG key, whose words are the value
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(key for key, _ in self.keys)
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+def leaves_of(tree: Any, schema: Schema | None) -> list[Leaf]:
+    """The leaves of a state dict that fits a schema, or of any tree."""
+    leaves = list(_plain(tree, ()) if schema is None else _typed(schema, ir.Node(schema.root), tree, ()))
+    places: dict[str, Leaf] = {}
+    for leaf in leaves:
+        check_depth(leaf.path)
+        if not leaf.path:
+            raise InvalidArgumentError("expected a tree with a leaf or an empty node below its root, got an empty one")
+        other = places.setdefault(leaf.name, leaf)
+        if other is not leaf:
+            both = f"{show_path(other.path)} and {show_path(leaf.path)}"
+            raise InvalidArgumentError(f"expected keys that differ when joined with dots, as Orbax does, got {both}")
+    return leaves
+
+
+def _typed(schema: Schema, type: ir.Type, state: Any, keys: _Keys) -> Iterator[Leaf]:
+    """The schema knows what a state dict has forgotten: which of its dicts are sequences, and which nodes are empty."""
+    if isinstance(type, ir.Optional):
+        type = ir.Untyped() if state is None else type.item
+    if isinstance(type, ir.Node):
+        fields = schema[type.cls].fields
+        parts = [(field.key, DICT, field.type) for field in fields]
+        empty = "None"  # Orbax's form of an empty NamedTuple
+    elif isinstance(type, ir.Sequence):
+        parts = [(str(index), SEQUENCE, type.item) for index in range(len(state))]
+        empty = "Tuple" if type.immutable else "List"
+    elif isinstance(type, ir.Tuple):
+        parts = [(str(index), SEQUENCE, item) for index, item in enumerate(type.items)]
+        empty = "Tuple"
+    elif isinstance(type, ir.Dict):
+        parts = [(key, DICT, type.value) for key in state]
+        empty = "Dict"
+    elif isinstance(type, ir.Partial):
+        parts = [("args", DICT, type.args), ("keywords", DICT, type.keywords)]
+        empty = "Dict"
+    else:
+        yield from _plain(state, keys)
+        return
+    for key, key_type, part in parts:
+        yield from _typed(schema, part, state[key], (*keys, (key, key_type)))
+    if not parts:
+        yield Leaf(keys, empty)
+
+
+def _plain(value: Any, keys: _Keys) -> Iterator[Leaf]:
+    if _is_key_state(value):
+        yield Leaf(keys, "jax.Array", value["data"], value["impl"])
+    elif isinstance(value, Mapping):
+        yield from _nodes([(str(key), DICT, one) for key, one in value.items()], "Dict", keys)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from _nodes([(name, DICT, getattr(value, name)) for name in value._fields], "None", keys)
+    elif isinstance(value, (list, tuple)):
+        empty = "List" if isinstance(value, list) else "Tuple"
+        yield from _nodes([(str(index), SEQUENCE, one) for index, one in enumerate(value)], empty, keys)
+    elif version_of(type(value)) is not None:
+        inner = checked(value)
+        assert inner.schema is not None
+        yield from _typed(inner.schema, ir.Node(inner.schema.root), inner.tree, keys)
+    else:
+        yield _leaf(value, keys)
+
+
+def _nodes(parts: list[tuple[str, int, Any]], empty: str, keys: _Keys) -> Iterator[Leaf]:
+    for key, key_type, value in parts:
+        yield from _plain(value, (*keys, (key, key_type)))
+    if not parts:
+        yield Leaf(keys, empty)
+
+
+def _leaf(value: Any, keys: _Keys) -> Leaf:
+    if value is None:
+        return Leaf(keys, "None")
+    if type(value) is str:
+        return Leaf(keys, "string", value)
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return Leaf(keys, "jax.Array", jax.random.key_data(value), str(jax.random.key_impl(value)))
+    if type(value) in (bool, int, float, complex):
+        value, kind = np.asarray(value), "scalar"
+    else:
+        kind = "np.ndarray"
+    dtype = getattr(value, "dtype", None)
+    if not (is_stored_array(value) or isinstance(value, np.generic)) or not _is_storable(dtype):
+        got = type(value).__name__ if dtype is None else f"an array of {dtype}"
+        path = show_path(tuple(key for key, _ in keys))
+        raise InvalidArgumentError(f"expected what Orbax can store, got {got} at {path}")
+    return Leaf(keys, kind, value)
+
+
+def _is_storable(dtype: Any) -> bool:
+    row = BY_NAME.get(getattr(dtype, "name", ""))
+    return row is not None and row.tensorstore is not None
+
+
+def _is_key_state(value: Any) -> bool:
+    """Whether this is a typed PRNG key in the form that state dicts give it."""
+    if type(value) is not dict or set(value) != {"impl", "data"} or type(value["impl"]) is not str:
+        return False
+    data = value["data"]
+    words = KEY_IMPLS.get(value["impl"])
+    return is_stored_array(data) and data.dtype == np.uint32 and bool(data.shape) and data.shape[-1] == words

@@ -1,0 +1,286 @@
+"""Writing Orbax's layout: one item, OCDBT and zarr3, under a temporary name until all of it is on the disk."""
+
+import base64
+import json
+import os
+import secrets
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import numpy as np
+import tensorstore as ts
+
+from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path, storing
+from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Start, by_bands, chunk_of
+from treaty.runtime._process.forks import use_tensorstore
+from treaty.runtime._process.uninterrupted import go_on, uninterrupted
+from treaty.runtime._process.workers import in_threads
+from treaty.runtime._storage.clouds import failure
+from treaty.runtime._storage.files import sync_directory
+from treaty.runtime._storage.paths import for_tensorstore
+from treaty.runtime._storage.system import start_writing
+from treaty.runtime.formats.orbax.find import (
+    ARRAY_METADATA,
+    COMMITTED,
+    METADATA,
+    STEP_METADATA,
+    STRINGS,
+    TEMPORARY,
+)
+from treaty.runtime.formats.orbax.leaves import Leaf
+from treaty.runtime.formats.orbax.read import FAILURES, KEY_IMPL
+from treaty.schema import TreatyError
+
+_CHUNK: Final = PIECE_BYTES  # of an array are stored, and can be read, as one: no piece is copied to make a chunk
+_SMALL: Final = 2**20  # bytes below which arrays share a commit
+_BATCH: Final = 64 * 2**20  # bytes that are being written, or wait for their commit
+_THREADS: Final = 8
+_LOCK: Final = ".__lock"  # the end of names of files that TensorStore is still writing
+_HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler"
+
+
+@uninterrupted
+def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
+    """All of it or nothing is at `path` afterwards, also after a power cut."""
+    use_tensorstore()
+    if os.path.lexists(path):
+        raise TreatyError(f"expected a path that is free, got {path}, which is there; remove it first")
+    started = time.time_ns()
+    place = Path(os.path.realpath(path))
+    for_tensorstore(place)
+    temporary = place.with_name(f"{place.name[:40]}{TEMPORARY}-{secrets.token_hex(6)}")
+    strings = _strings(leaves)
+    with storing("write", path):
+        temporary.mkdir()
+        _fill(temporary, place, leaves, strings, started)
+        sync_directory(place.parent)
+
+
+def _fill(temporary: Path, place: Path, leaves: Sequence[Leaf], strings: dict[str, Any], started: int) -> None:
+    """Write an item and let it take its place; of a failure nothing is left."""
+    try:
+        _write_arrays(temporary, [leaf for leaf in leaves if leaf.value is not None and leaf.kind != "string"])
+        if strings:
+            _write_json(temporary / STRINGS, strings)
+        keys = [leaf for leaf in leaves if leaf.impl is not None]
+        if keys:
+            (temporary / ARRAY_METADATA).mkdir()
+            _write_json(temporary / ARRAY_METADATA / "process_0", {"array_metadatas": list(map(_array_metadata, keys))})
+            _write_json(temporary / "_sharding", dict(map(_sharding, keys)))
+        _write_json(temporary / METADATA, _metadata(leaves))
+        _write_json(temporary / STEP_METADATA, _step_metadata(started))
+        _write(temporary / COMMITTED, f"Checkpoint commit was successful to {place}".encode())
+        _sync(temporary)
+        temporary.rename(place)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
+    """First, in one commit of OCDBT, what describes the arrays, and small ones whole; then the chunks of large ones."""
+    # Each file is synced by us, once, before the item takes its place, and not with every write.
+    context = ts.Context(
+        {"cache_pool": {"total_bytes_limit": 0}, "file_io_sync": False, "file_io_locking": {"mode": "none"}}
+    )
+    base = {"driver": "ocdbt", "base": {"driver": "file", "path": for_tensorstore(directory)}}
+    batch, held = ts.Transaction(), 0
+    for leaf in leaves:
+        store = _opened(_spec(base, leaf) | {"create": True}, leaf, context, batch)
+        if leaf.value.nbytes < _SMALL:
+            _wait_for(store.write(_host(leaf.value, leaf)), leaf)
+            held += leaf.value.nbytes
+            if held > _BATCH:
+                _commit(batch)
+                batch, held = ts.Transaction(), 0
+    _commit(batch)
+    writes = _Writes(directory / "d")
+    try:
+        for leaf in leaves:
+            if leaf.value.nbytes >= _SMALL:
+                store = _opened(_spec(base, leaf) | {"open": True, "assume_metadata": True}, leaf, context, None)
+                for start, part in _parts(leaf):
+                    go_on()
+                    box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
+                    writes.add(store[box].write(part, can_reference_source_data_indefinitely=True), part.nbytes, leaf)
+    finally:
+        writes.wait()
+    writes.raise_first()
+
+
+class _Writes:
+    """Writes under way, few enough to bound memory. What is written is on its way to the disk while others follow."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._started: set[str] = set()
+        self._pending: deque[tuple[Any, int, Leaf]] = deque()
+        self._error: TreatyError | None = None
+
+    def add(self, future: Any, size: int, leaf: Leaf) -> None:
+        self._pending.append((future, size, leaf))
+        while sum(size for _, size, _ in self._pending) > _BATCH:
+            self._first()
+        self.raise_first()
+
+    def wait(self) -> None:
+        while self._pending:
+            self._first()
+
+    def raise_first(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _first(self) -> None:
+        future, _, leaf = self._pending.popleft()
+        try:
+            _wait_for(future, leaf)
+        except TreatyError as error:
+            self._error = self._error or error
+        else:
+            self._start_writing()
+
+    def _start_writing(self) -> None:
+        for entry in os.scandir(self._directory):
+            if entry.name not in self._started and not entry.name.endswith(_LOCK):
+                self._started.add(entry.name)
+                with suppress(FileNotFoundError), open(entry.path, "rb") as file:
+                    start_writing(file.fileno(), 0, 0)
+
+
+def _wait_for(future: Any, leaf: Leaf) -> None:
+    try:
+        future.result()
+    except FAILURES as error:
+        raise _failure(leaf, error) from error
+
+
+def _opened(spec: dict[str, Any], leaf: Leaf, context: Any, transaction: Any) -> Any:
+    try:
+        return ts.open(spec, context=context, transaction=transaction).result()
+    except FAILURES as error:
+        raise _failure(leaf, error) from error
+
+
+def _parts(leaf: Leaf) -> Iterator[tuple[Start, Any]]:
+    if isinstance(leaf.value, LazyArray):
+        yield from ((start, _host(part, leaf)) for start, part in by_bands(leaf.value, _chunk(leaf.value)))
+    else:
+        yield (0,) * leaf.value.ndim, _host(leaf.value, leaf)
+
+
+def _failure(leaf: Leaf, error: Exception) -> StorageError:
+    return failure(f"write {leaf.value.dtype}{list(leaf.value.shape)} at {show_path(leaf.path)}", error)
+
+
+def _commit(batch: Any) -> None:
+    try:
+        batch.commit_sync()
+    except FAILURES as error:
+        raise failure("write arrays", error) from error
+
+
+def _sync(directory: Path) -> None:
+    """Files by several threads, since each waits for the disk; then the directories that name them."""
+    found = [(Path(folder), names) for folder, _, names in os.walk(directory)]
+    in_threads(_THREADS, "treaty-sync", sync_directory, [folder / name for folder, names in found for name in names])
+    for folder, _ in reversed(found):
+        sync_directory(folder)
+
+
+def _spec(base: dict[str, Any], leaf: Leaf) -> dict[str, Any]:
+    array = leaf.value
+    return {
+        "driver": "zarr3",
+        "kvstore": {**base, "path": f"{leaf.name}/"},
+        "metadata": {
+            "shape": array.shape,
+            "data_type": ts.dtype(array.dtype.newbyteorder("=")).name,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": _chunk(array)}},
+            # No crc32c, which copies every chunk: Orbax's own files have none either.
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        },
+        "store_data_equal_to_fill_value": True,
+    }
+
+
+def _host(value: Any, leaf: Leaf) -> Any:
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        raise InvalidArgumentError(f"expected an array of this process, got one of several at {show_path(leaf.path)}")
+    array = np.asarray(value)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _chunk(array: Any) -> list[int]:
+    return chunk_of(array.shape, array.dtype.itemsize, _CHUNK)
+
+
+def _metadata(leaves: Sequence[Leaf]) -> dict[str, Any]:
+    return {
+        "tree_metadata": {str(leaf.path): _leaf_metadata(leaf) for leaf in leaves},
+        "use_ocdbt": True,
+        "use_zarr3": True,
+        "store_array_data_equal_to_fill_value": True,
+        "custom_metadata": None,
+    }
+
+
+def _leaf_metadata(leaf: Leaf) -> dict[str, Any]:
+    return {
+        "key_metadata": [{"key": key, "key_type": key_type} for key, key_type in leaf.keys],
+        "value_metadata": {"value_type": leaf.kind, "skip_deserialize": leaf.value is None},
+    }
+
+
+def _array_metadata(leaf: Leaf) -> dict[str, Any]:
+    shape = list(leaf.value.shape)
+    said = {"param_name": leaf.name, "write_shape": shape, "chunk_shape": shape, "ext_metadata": {KEY_IMPL: leaf.impl}}
+    return {"array_metadata": said}
+
+
+def _sharding(leaf: Leaf) -> tuple[str, str]:
+    """Orbax makes keys jax arrays only, and without a target wants to be told where; other arrays come back as numpy."""
+    device = jax.local_devices()[0]
+    said = {"sharding_type": "SingleDeviceSharding", "device_str": str(device)}
+    return base64.b64encode(leaf.name.encode()).decode(), json.dumps(said)
+
+
+def _step_metadata(started: int) -> dict[str, Any]:
+    return {
+        "item_handlers": _HANDLER,
+        "metrics": {},
+        "performance_metrics": {},
+        "init_timestamp_nsecs": started,
+        "commit_timestamp_nsecs": time.time_ns(),
+        "custom_metadata": {},
+    }
+
+
+def _strings(leaves: Sequence[Leaf]) -> dict[str, Any]:
+    """Strings by JSON pointer: Orbax makes a slash in a key a level of its own."""
+    tree: dict[str, Any] = {}
+    for leaf in leaves:
+        if leaf.kind != "string":
+            continue
+        *above, last = leaf.name.split("/")
+        node: Any = tree
+        for key in above:
+            node = node.setdefault(key, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or last in node or "~" in leaf.name:
+            raise InvalidArgumentError(f"expected a key that is a JSON pointer of its own, got {show_path(leaf.path)}")
+        node[last] = leaf.value
+    return tree
+
+
+def _write_json(path: Path, data: object) -> None:
+    _write(path, json.dumps(data).encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)  # synced with all the rest

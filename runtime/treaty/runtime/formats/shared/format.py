@@ -1,0 +1,92 @@
+"""What a format is: one object, made by its package and listed in `table`. Whoever has it can do everything with it.
+
+Nothing here, and nothing that the packages' `format` modules import, needs numpy, JAX or TensorStore: what does is
+imported when it is called, so that a look at one format loads no other.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from treaty.runtime._storage.overtaken import Known
+
+if TYPE_CHECKING:
+    from treaty.runtime._process.team import Team
+    from treaty.runtime._restore.source import Source
+    from treaty.runtime._save.background import SaveHandle
+    from treaty.runtime._state.registry import Codec
+    from treaty.schema import Schema
+
+Owns: TypeAlias = Callable[[str], bool]  # of the name of a file below a directory: is it the checkpoint's?
+
+
+class Writing(NamedTuple):
+    """What goes with a state dict that is written."""
+
+    schema: "Schema | None" = None  # of the state dict, which fits it
+    metadata: Mapping[str, Any] = {}
+    max_shard_bytes: int | None = None
+    ordered: Collection[tuple[str, ...]] | None = None  # the dicts whose order counts; None: all of them
+    team: "Team | None" = None  # the processes that save together, for a format that is `shared`
+
+
+def itself(path: str) -> list[Path]:
+    """A checkpoint that is one file or one directory."""
+    return [Path(path)]
+
+
+def itself_if_there(place: Path) -> list[Path]:
+    return [place] if place.is_symlink() or place.exists() else []
+
+
+def nothing(path: Path) -> list[Owns]:
+    """Of a file nobody asks."""
+    return []
+
+
+def no_hint(path: str) -> str | None:
+    return None
+
+
+class Format(NamedTuple):
+    """How checkpoints of one format are known, read and written."""
+
+    name: str
+    suffixes: tuple[str, ...]  # of the files that it writes; none where it writes a directory
+    is_at: Callable[[str], bool]  # whether what lies at a path is of this format; may look inside
+    look: Callable[[str, ExitStack], Known]  # what a reader remembers of it, to notice a replacement
+    open: Callable[[str, Known], "Source"]
+    write: Callable[
+        [str, dict[str, Any], Writing], None
+    ]  # a state dict, lazy arrays among its leaves; whole or not at all
+    takes: frozenset[str] = frozenset()  # the options of `save` that it has room for
+    text_metadata: bool = False  # whether its metadata is text by name
+    shared: bool = False  # whether several processes save one checkpoint together
+    urls: bool = False  # whether it can lie in an object store
+    members: Callable[[str], list[Path]] = itself  # the files or directories that a checkpoint is
+    replaces: Callable[[Path], list[Path]] = itself_if_there  # what lies there that one of this name takes the place of
+    owns: Callable[[Path], list[Owns]] = nothing  # which files below a directory are a checkpoint's own
+    # Where there is a better way than the general one:
+    write_instance: "Callable[[str, Codec[Any], Any], None] | None" = None
+    hint: Callable[[str], str | None] = (
+        no_hint  # of a directory of no format: what is wrong with it, if it is nearly one
+    )
+    write_later: "Callable[[str, dict[str, Any], Writing], SaveHandle] | None" = None  # in the background
+    inspect: Callable[[str, Known], Any] | None = None
+    verify: Callable[[str, Known, bool | None], Any] | None = None
+    remove: Callable[[str], bool] | None = None  # False where the general way is right for this path
+    move: Callable[[Path, list[Path], bool], None] | None = (
+        None  # finished files to the place, for a lone writer or not
+    )
+
+
+def later(where: str) -> Callable[..., Any]:
+    """The function `module:name`, imported when it is called."""
+    module, _, name = where.partition(":")
+
+    def call(*args: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(*args, **options)
+
+    return call
