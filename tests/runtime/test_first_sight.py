@@ -20,7 +20,7 @@ from treaty.generator import _worker, load
 from treaty.generator._generate import Module, text_of
 from treaty.runtime import CodecError
 from treaty.schema import field, modules, state
-from treaty.schema.ir import class_from_data
+from treaty.schema.ir_json import class_from_data
 
 MODEL = """
 import jax.numpy as jnp

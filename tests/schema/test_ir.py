@@ -13,6 +13,7 @@ from jaxtyping import Float32
 
 from tests.schema import declared
 from treaty.schema import Dims, Schema, SchemaError, field, ir, schema_of, state
+from treaty.schema.dims import Name, parse_dim
 
 
 def test_json_reads_back_equal() -> None:
@@ -139,3 +140,70 @@ def test_schema_of_takes_only_classes_it_can_read() -> None:
     for value in wrong:
         with pytest.raises(SchemaError, match="expected a class declared with @state"):
             schema_of(value)
+
+
+INT = ir.Scalar("int")
+
+
+@pytest.mark.parametrize(
+    ("type", "expected"),
+    [
+        (ir.Node(f"{declared.__name__}:Linear"), ["kernel", "bias"]),
+        (ir.Tuple((INT, ir.Untyped())), {"0": INT, "1": ir.Untyped()}),
+        (ir.Tuple(()), {}),
+        (ir.Sequence(INT, immutable=True), {"a": INT, "b": INT}),
+        (ir.Dict("str", INT), {"a": INT, "b": INT}),
+        (ir.Untyped(), {"a": ir.Untyped(), "b": ir.Untyped()}),
+        (ir.Partial("m:f", ir.Tuple((INT,)), ir.Node("k")), {"args": ir.Tuple((INT,)), "keywords": ir.Node("k")}),
+        (ir.Key(()), {"impl": ir.Scalar("str"), "data": ir.Untyped()}),
+        (ir.Optional(ir.Dict("int", INT)), {"a": INT, "b": INT}),
+        (ir.Optional(INT), None),
+        (ir.Array("float32", ()), None),
+        (ir.NumpyScalar("float32"), None),
+        (ir.Enum("m:E", ("A",)), None),
+    ],
+)
+def test_parts_are_what_the_state_dict_holds_by_key(type: ir.Type, expected: Any) -> None:
+    found = ir.parts(schema_of(declared.Everything), type, ("a", "b"))
+    assert (list(found) if found is not None and isinstance(expected, list) else found) == expected
+
+
+def test_parts_without_keys_are_those_of_an_empty_container() -> None:
+    schema = schema_of(declared.Linear)
+    for empty in (ir.Sequence(INT, immutable=False), ir.Dict("str", INT), ir.Untyped()):
+        assert ir.parts(schema, empty) == {}
+    assert ir.parts(schema, INT) is None
+
+
+def test_parts_reach_every_leaf_of_a_state_dict() -> None:
+    schema = schema_of(declared.Everything)
+
+    def leaves(type: ir.Type) -> int:
+        below = ir.parts(schema, type, ("0",))
+        return 1 if below is None or isinstance(type, ir.Untyped) else sum(map(leaves, below.values()))
+
+    counts = {one.name: leaves(one.type) for one in schema.root_class.fields if one.name != "tree"}
+    expected = {"blocks": 4, "pair": 3, "call": 2, "rbg": 2, "slots": 1, "empty": 0}
+    assert {name: counts[name] for name in expected} == expected
+
+
+def test_children_are_changed_in_every_container() -> None:
+    every = ir.Partial("m:f", ir.Tuple((ir.Optional(ir.Sequence(ir.Dict("str", INT), immutable=True)),)), ir.Node("k"))
+
+    def renamed(type: ir.Type) -> ir.Type:
+        return ir.Scalar("str") if type == INT else ir.with_children(type, renamed)
+
+    assert ir.describe(renamed(every.args)) == "tuple[tuple[dict[str, str], ...] | None]"
+    changed = renamed(every)
+    assert isinstance(changed, ir.Partial)
+    assert (changed.args, changed.keywords) == (renamed(every.args), every.keywords)
+    assert [ir.describe(one) for one in ir.every_type(changed)][-2:] == ["str", "k"]
+
+
+def test_every_type_knows_its_own_dims() -> None:
+    d = parse_dim("d_ff=4*d")
+    assert ir.own_dims(ir.Array("float32", (d,))) == ir.own_dims(ir.Key((d,))) == (d,)
+    assert d.names == ("d_ff", "d")
+    assert ir.own_dims(ir.Sequence(INT, immutable=True, length=Name("n"))) == (parse_dim("n"),)
+    assert ir.own_dims(ir.Node("k", (("d", Name("n")),))) == (parse_dim("n"),)
+    assert ir.own_dims(ir.Tuple((ir.Array("float32", (d,)),))) == ()

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import assert_never
 
 from attrs import frozen
 
 from treaty.generator._names import literal, local, loop_variable
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Expr, names, render
-from treaty.schema.sources import Each, Item, Present, Source, sources
+from treaty.schema.sources import Each, Item, Present, Source, Step, sources
 
 
 @frozen
@@ -63,7 +64,7 @@ def look_around(schema: Schema, cls: ir.Class, dim: str, peek: Callable[[str, st
 def _try(
     schema: Schema,
     source: Source,
-    steps: tuple[Item | Each | Present, ...],
+    steps: tuple[Step, ...],
     at: str,
     variables: Iterator[str],
     peek: Callable[[str, str], str],
@@ -75,6 +76,8 @@ def _try(
         if isinstance(step, Present):
             inner = _try(schema, source, rest, at, variables, peek)
             return [f"if {at} is not None:", *(f"    {line}" for line in inner)]
+        if not isinstance(step, Each):
+            assert_never(step)
         x = next(variables)
         inner = _try(schema, source, rest, x, variables, peek)
         return [f"for {x} in {at}.values():", *(f"    {line}" for line in inner)]

@@ -1,8 +1,8 @@
 """Types -> expressions: how a value of each type is written, read, and made abstract, and what mypy calls it."""
 
 import ast
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, assert_never
 
 from treaty.generator._dims_plan import size_text
 from treaty.generator._layout import Call, Comprehension, Expression, Keyword, OrNone, Text
@@ -61,7 +61,11 @@ def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Express
         if str(value) == x and type.key == "str":
             return Call("dict", (entries,))
         return Comprehension(value, f"{k}, {x}", entries, "{}", key)
-    return Text(at)
+    if isinstance(type, (ir.Array, ir.Scalar, ir.NumpyScalar)):
+        return Text(at)
+    if isinstance(type, (ir.Tuple, ir.Partial)):
+        raise _not_lowered(type)
+    assert_never(type)
 
 
 def read(scope: ModuleScope, type: ir.Type, at: str, unsure: frozenset[str], depth: int = 0) -> Expression:
@@ -85,7 +89,11 @@ def read(scope: ModuleScope, type: ir.Type, at: str, unsure: frozenset[str], dep
         return _optional(read(scope, type.item, at, unsure, depth), at)
     if isinstance(type, (ir.Sequence, ir.Dict)):
         return _read_many(scope, type, at, unsure, depth)
-    return Call("_codec.read_untyped", (Text(at),))
+    if isinstance(type, ir.Untyped):
+        return Call("_codec.read_untyped", (Text(at),))
+    if isinstance(type, (ir.Tuple, ir.Partial)):
+        raise _not_lowered(type)
+    assert_never(type)
 
 
 def _read_many(
@@ -134,10 +142,15 @@ def abstract(scope: ModuleScope, owner: str, type: ir.Type, default: str | None 
         given = [(name, ties.get(name, Name(name))) for name in scope.sizes[type.cls]]
         keywords = [Keyword(local(name), Text(render(size, local))) for name, size in given]
         return Call(scope.function(type.cls, "abstract"), tuple(keywords))
-    assert isinstance(type, ir.Sequence)
-    assert type.length is not None
-    many = Comprehension(abstract(scope, owner, type.item), "_", Text(f"range({render(type.length, local)})"))
-    return Call("tuple", (many,)) if type.immutable else many
+    if isinstance(type, ir.Sequence):
+        assert type.length is not None
+        many = Comprehension(abstract(scope, owner, type.item), "_", Text(f"range({render(type.length, local)})"))
+        return Call("tuple", (many,)) if type.immutable else many
+    if isinstance(type, (ir.Dict, ir.Untyped)):
+        raise AssertionError(f"{ir.describe(type)} has no known size")
+    if isinstance(type, (ir.Tuple, ir.Partial)):
+        raise _not_lowered(type)
+    assert_never(type)
 
 
 def state_type(scope: ModuleScope, type: ir.Type) -> str:
@@ -157,11 +170,17 @@ def state_type(scope: ModuleScope, type: ir.Type) -> str:
         return f"dict[str, {state_type(scope, type.value)}]"
     if isinstance(type, ir.Optional):
         return f"{state_type(scope, type.item)} | None"
-    return "object" if isinstance(type, ir.Untyped) else object_type(scope, type)
+    if isinstance(type, ir.Untyped):
+        return "object"
+    if isinstance(type, (ir.Scalar, ir.NumpyScalar)):
+        return object_type(scope, type)
+    if isinstance(type, (ir.Tuple, ir.Partial)):
+        raise _not_lowered(type)
+    assert_never(type)
 
 
 def object_type(scope: ModuleScope, type: ir.Type) -> str:
-    """The type of a value, as mypy reads it."""
+    """The type of a value, as mypy reads it; of type arguments too, which are not lowered."""
     if isinstance(type, ir.Array):
         return "_codec.HostArray" if type.host else "_jax.Array"
     if isinstance(type, ir.Key):
@@ -182,26 +201,33 @@ def object_type(scope: ModuleScope, type: ir.Type) -> str:
         return f"dict[{type.key}, {object_type(scope, type.value)}]"
     if isinstance(type, ir.Optional):
         return f"{object_type(scope, type.item)} | None"
-    return "object"
+    if isinstance(type, ir.Tuple):
+        return _tuple_type(scope, type.items)
+    if isinstance(type, ir.Partial):
+        return "_codec.Partial"
+    if isinstance(type, ir.Untyped):
+        return "object"
+    assert_never(type)
 
 
 def class_type(scope: ModuleScope, cls: ir.Class) -> str:
     """The type of a class's instances, as mypy reads it."""
-    if cls.kind == "tuple":
-        return f"tuple[{', '.join(object_type(scope, field.type) for field in cls.fields) or '()'}]"
-    if cls.kind == "partial":
-        return "_codec.Partial"
-    if cls.kind == "keywords":
-        return "_codec.Keywords"
-    args = f"[{', '.join(_argument(scope, arg) for arg in cls.args)}]" if cls.args else ""
-    return scope.symbol(cls.symbol) + args
+    match cls.kind:
+        case "tuple":
+            return _tuple_type(scope, [field.type for field in cls.fields])
+        case "partial":
+            return "_codec.Partial"
+        case "keywords":
+            return "_codec.Keywords"
+        case "state" | "attrs" | "namedtuple" | "typeddict" | "foreign":
+            args = f"[{', '.join(object_type(scope, arg) for arg in cls.args)}]" if cls.args else ""
+            return scope.symbol(cls.symbol) + args
+        case _:
+            assert_never(cls.kind)
 
 
-def _argument(scope: ModuleScope, type: ir.Type) -> str:
-    """A type argument; the IR of arguments is not lowered, and none of this needs it to be."""
-    if isinstance(type, ir.Tuple):
-        return f"tuple[{', '.join(_argument(scope, item) for item in type.items) or '()'}]"
-    return object_type(scope, type)
+def _tuple_type(scope: ModuleScope, items: Iterable[ir.Type]) -> str:
+    return f"tuple[{', '.join(object_type(scope, item) for item in items) or '()'}]"
 
 
 def numpy_class(dtype: str) -> str:
@@ -227,6 +253,10 @@ def _optional(inner: Expression, at: str) -> Expression:
     if isinstance(inner, Call) and inner.args and str(inner.args[0]) == at and inner.head not in _OVERLOADED:
         return Call("_codec.maybe", (Text(inner.head), *inner.args))
     return inner if str(inner) == at else OrNone(at, inner)
+
+
+def _not_lowered(type: ir.Tuple | ir.Partial) -> AssertionError:
+    return AssertionError(f"{ir.describe(type)} should have become a class: _lower.py")
 
 
 def _literal_default(default: str | None) -> str | None:

@@ -1,12 +1,12 @@
 """Lowers the IR to what is emitted: fixed tuples and Partials become records like any class, with a reader each."""
 
-from collections.abc import Iterator
+from typing import Literal
 
 import attrs
 from attrs import define, field
 
 from treaty.schema import Schema, ir
-from treaty.schema.dims import Name, names
+from treaty.schema.dims import Name
 
 
 def lower(schema: Schema) -> Schema:
@@ -30,36 +30,17 @@ class _Lowering:
         if isinstance(type, ir.Partial):
             fields = [self._field("args", type.args, place), ir.Field("keywords", "keywords", "", type.keywords)]
             return self._record(type.func, "partial", fields, place)
-        if isinstance(type, (ir.Sequence, ir.Optional)):
-            return attrs.evolve(type, item=self.type(type.item, place))
-        if isinstance(type, ir.Dict):
-            return attrs.evolve(type, value=self.type(type.value, place))
-        return type
+        return ir.with_children(type, lambda part: self.type(part, place))
 
     def _field(self, key: str, type: ir.Type, place: str) -> ir.Field:
         return ir.Field(key, key, key, self.type(type, f"{place}.{key}"))
 
-    def _record(self, symbol: str, kind: str, fields: list[ir.Field], place: str) -> ir.Node:
+    def _record(self, symbol: str, kind: Literal["tuple", "partial"], fields: list[ir.Field], place: str) -> ir.Node:
         id, number = f"{place}.{kind}" if place in self.schema_ids else place, 1
         while id in self.classes or id in self.schema_ids:
             number += 1
             id = f"{place}#{number}"
-        dims = tuple(dict.fromkeys(name for one in fields for name in used_dims(one.type)))
+        types = [type for one in fields for type in ir.every_type(one.type)]
+        dims = tuple(dict.fromkeys(name for type in types for dim in ir.own_dims(type) for name in dim.names))
         self.classes[id] = ir.Class(id, symbol, kind, dims, tuple(fields))
         return ir.Node(id, tuple(sorted((name, Name(name)) for name in dims)))
-
-
-def used_dims(type: ir.Type) -> Iterator[str]:
-    """The names of the owner's dims that a type mentions."""
-    if isinstance(type, (ir.Array, ir.Key)):
-        for dim in type.dims:
-            if dim.label is not None:
-                yield dim.label
-            yield from names(dim.size)
-    elif isinstance(type, (ir.Sequence, ir.Dict)) and type.length is not None:
-        yield from names(type.length)
-    elif isinstance(type, ir.Node):
-        for _, size in type.ties:
-            yield from names(size)
-    for part in ir.children(type):
-        yield from used_dims(part)

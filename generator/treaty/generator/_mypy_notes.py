@@ -79,7 +79,7 @@ def array_of(expr: ast.expr, dtype: str, dims: tuple[Dim, ...], names: Names, pl
     return ir.Key(dims, impl) if impl is not None or dtype == "key" else ir.Array(dtype, dims)
 
 
-def kind_of(info: TypeInfo) -> str | None:
+def kind_of(info: TypeInfo) -> ir.DeclaredKind | None:
     """As `treaty.schema._classes.class_kind`; a subclass of an attrs class is one, decorated or not."""
     if TAG in info.metadata:
         return "state"

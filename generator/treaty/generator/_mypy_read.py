@@ -62,7 +62,7 @@ class _Reader:
         id = generic_id(symbol, args) if args else symbol
         if id not in self._raw:
             self.classes.add(info.fullname)
-            kind = notes.kind_of(info) or ""
+            kind = notes.kind_of(info) or "attrs"
             self._raw[id] = ir.Class(id, symbol, kind, (), ())
             scope = dict(zip(info.type_vars, args, strict=False))
             fields = {field.name: field for cls in _ancestry(info) for field in self._fields(cls, info, kind, scope)}
@@ -83,7 +83,7 @@ class _Reader:
             return [found for text in error.problems for found in _problem_of(qualname, text)]
         return []
 
-    def _fields(self, cls: TypeInfo, owner: TypeInfo, kind: str, scope: Scope) -> Iterator[ir.Field]:
+    def _fields(self, cls: TypeInfo, owner: TypeInfo, kind: ir.DeclaredKind, scope: Scope) -> Iterator[ir.Field]:
         """The fields that one class of the ancestry declares."""
         keys: dict[str, str] = {}
         place = Place(cls.module_name, cls)
@@ -111,7 +111,13 @@ class _Reader:
             return []
 
     def _field(
-        self, name: str, statement: ast.AnnAssign, place: Place, kind: str, scope: Scope, keys: dict[str, str]
+        self,
+        name: str,
+        statement: ast.AnnAssign,
+        place: Place,
+        kind: ir.DeclaredKind,
+        scope: Scope,
+        keys: dict[str, str],
     ) -> ir.Field:
         _classes.check_name(name, kind)
         options = self._options(statement.value, place)

@@ -5,7 +5,7 @@ import hashlib
 import keyword
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, assert_never
 
 from treaty.schema import SchemaError, ir
 from treaty.schema.dims import spelled
@@ -74,9 +74,15 @@ def emitted_for(cls: ir.Class, stem: str, title: str) -> list[str]:
 
 def _title(cls: ir.Class) -> str:
     """What a class is called after: a class of another library by its own name, whatever its fields are here."""
-    if cls.kind == "keywords":
-        return "keywords"
-    return cls.symbol if cls.kind == "foreign" else cls.id
+    match cls.kind:
+        case "keywords":
+            return "keywords"
+        case "foreign":
+            return cls.symbol
+        case "state" | "attrs" | "namedtuple" | "typeddict" | "tuple" | "partial":
+            return cls.id
+        case _:
+            assert_never(cls.kind)
 
 
 def _words(id: str) -> list[str]:

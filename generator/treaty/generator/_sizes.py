@@ -1,5 +1,7 @@
 """What abstract functions need: the dims they take, and whether a class has a known number of everything."""
 
+from typing import assert_never
+
 from treaty.schema import Schema, ir
 
 
@@ -50,4 +52,8 @@ def _unsized_type(schema: Schema, type: ir.Type, above: frozenset[str]) -> str |
     if isinstance(type, ir.Sequence) and type.length is not None:
         below = _unsized_type(schema, type.item, above)
         return None if below is None else f"[0]{below}"
-    return "" if isinstance(type, (ir.Sequence, ir.Dict, ir.Untyped)) else None
+    if isinstance(type, (ir.Sequence, ir.Dict, ir.Untyped)):
+        return ""
+    if isinstance(type, (ir.Array, ir.Key, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Optional, ir.Tuple, ir.Partial)):
+        return None  # an optional is left out if its item is open; lowered types have no Tuple and no Partial
+    assert_never(type)

@@ -21,7 +21,7 @@ from treaty.schema import modules as schema_modules
 from treaty.schema._classes import one_line, relative
 from treaty.schema._declare import version_of
 from treaty.schema._read import Reader
-from treaty.schema.ir import class_to_data
+from treaty.schema.ir_json import class_to_data
 from treaty.schema.modules import former_name, generated_name
 
 

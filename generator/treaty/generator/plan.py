@@ -14,7 +14,7 @@ from treaty.generator._names import in_docstring, is_name, literal, local, short
 from treaty.schema import ir
 from treaty.schema.dims import definition_order, names
 from treaty.schema.dtypes import BY_NAME
-from treaty.schema.ir import class_to_data
+from treaty.schema.ir_json import class_to_data
 
 
 @frozen

@@ -7,10 +7,11 @@ import os
 import sys
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 import attrs
 
+from treaty.schema import ir
 from treaty.schema._declare import FieldOptions, options_of, version_of
 from treaty.schema._errors import SchemaError
 from treaty.schema._leaves import CIRCLE, RESOLVE, show
@@ -39,7 +40,7 @@ class Place:
         return f"{where}: {name}"
 
 
-def class_kind(cls: Any) -> str | None:
+def class_kind(cls: Any) -> ir.DeclaredKind | None:
     if version_of(cls) is not None:
         return "state"
     if attrs.has(cls):
@@ -49,24 +50,28 @@ def class_kind(cls: Any) -> str | None:
     return "typeddict" if typing.is_typeddict(cls) else None
 
 
-def declared(cls: Any, kind: str) -> list[tuple[str, str, Any, str | None]]:
+def declared(cls: Any, kind: ir.DeclaredKind) -> list[tuple[str, str, Any, str | None]]:
     """(name, constructor name, options, default) of each field, in order."""
-    if kind in ("state", "attrs"):
-        found = []
-        for attribute in attrs.fields(cls):
-            if not attribute.init:
-                raise SchemaError(
-                    f"{Place(cls, attribute.name)}: init=False cannot be restored; drop it, or give the field a default"
-                )
-            found.append((attribute.name, attribute.alias or "", options_of(attribute), _default(attribute.default)))
-        return found
-    if kind == "namedtuple":
-        defaults = cls._field_defaults
-        return [(name, name, FieldOptions(), _default(defaults.get(name, attrs.NOTHING))) for name in cls._fields]
-    optional = sorted(cls.__optional_keys__)
-    if optional:
-        raise SchemaError(f"{Place(cls, optional[0])}: a key that may be absent; write it as X | None")
-    return [(name, name, FieldOptions(), None) for name in cls.__annotations__]
+    match kind:
+        case "state" | "attrs":
+            return [_declared_attribute(cls, attribute) for attribute in attrs.fields(cls)]
+        case "namedtuple":
+            defaults = cls._field_defaults
+            return [(name, name, FieldOptions(), _default(defaults.get(name, attrs.NOTHING))) for name in cls._fields]
+        case "typeddict":
+            if optional := sorted(cls.__optional_keys__):
+                raise SchemaError(f"{Place(cls, optional[0])}: a key that may be absent; write it as X | None")
+            return [(name, name, FieldOptions(), None) for name in cls.__annotations__]
+        case _:
+            assert_never(kind)
+
+
+def _declared_attribute(cls: Any, attribute: "attrs.Attribute[Any]") -> tuple[str, str, Any, str | None]:
+    if not attribute.init:
+        raise SchemaError(
+            f"{Place(cls, attribute.name)}: init=False cannot be restored; drop it, or give the field a default"
+        )
+    return attribute.name, attribute.alias or "", options_of(attribute), _default(attribute.default)
 
 
 def _default(value: Any) -> str | None:
@@ -81,7 +86,7 @@ def _default(value: Any) -> str | None:
     return f"value:{type(value).__qualname__}"
 
 
-def check_name(name: str, kind: str) -> None:
+def check_name(name: str, kind: ir.DeclaredKind) -> None:
     """attrs and NamedTuple refuse keywords themselves; type checkers and attrs disagree on how `_x` is passed."""
     if kind == "state" and name.startswith("_"):
         raise SchemaError(f"{name!r} starts with an underscore; rename it and write field(key={name!r})")

@@ -1,6 +1,7 @@
 """Class ids: all that the code of a class depends on, as text, so that two that differ in anything are two classes."""
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from treaty.schema import ir
 from treaty.schema._ties import EVERY, rebuild
@@ -38,7 +39,9 @@ def _of_type(type: ir.Type) -> str:
         return f"{_of_type(type.item)} | None"
     if isinstance(type, ir.Partial):
         return f"Partial[{type.func}, {_of_type(type.args)}, {_of_type(type.keywords)}]"
-    return ir.describe(type)
+    if isinstance(type, (ir.Key, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
+        return ir.describe(type)
+    assert_never(type)
 
 
 def _length(size: Expr | None) -> str:

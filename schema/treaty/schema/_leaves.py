@@ -4,7 +4,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import jaxtyping
 import numpy as np
@@ -96,6 +96,10 @@ def check_static(type: ir.Type) -> None:
     elif isinstance(inner, ir.Sequence) and inner.immutable:
         check_static(inner.item)
     elif not isinstance(inner, (ir.Scalar, ir.Enum, ir.NumpyScalar)):
+        if not isinstance(
+            inner, (ir.Array, ir.Key, ir.Node, ir.Sequence, ir.Dict, ir.Optional, ir.Partial, ir.Untyped)
+        ):
+            assert_never(inner)
         raise SchemaError(
             f"a static field must be hashable, got {ir.describe(type)}; "
             "expected a Python scalar, str, enum, or a tuple of them"

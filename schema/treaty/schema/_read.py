@@ -98,13 +98,14 @@ class Reader:
         symbol = self._symbol(cls)
         id = generic_id(symbol, read_args) if args else symbol
         if id not in self._raw:
-            kind = class_kind(cls) or ""
+            kind = class_kind(cls)
+            assert kind is not None  # else there would be no class reference
             self._raw[id] = ir.Class(id, symbol, kind, (), (), version_of(cls) or 1, read_args)
             fields = self._fields(cls, kind, inner)
             self._raw[id] = attrs.evolve(self._raw[id], fields=fields)
         return ir.Node(id)
 
-    def _fields(self, cls: Any, kind: str, scope: _Scope) -> tuple[ir.Field, ...]:
+    def _fields(self, cls: Any, kind: ir.DeclaredKind, scope: _Scope) -> tuple[ir.Field, ...]:
         try:
             hints, found = resolve(cls), declared(cls, kind)
         except SchemaError as error:
@@ -240,7 +241,7 @@ class Reader:
     def _inline(
         self,
         symbol: str,
-        kind: str,
+        kind: ir.StoredKind,
         annotations: Mapping[str, Any],
         scope: _Scope,
         place: "Place",

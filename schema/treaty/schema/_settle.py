@@ -1,6 +1,7 @@
 """Settles dims after all classes are read: which dims each class has, and that every one can be known."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import assert_never
 
 import attrs
 
@@ -59,22 +60,16 @@ def _all_dims(raw: Mapping[str, ir.Class], every: str) -> dict[str, tuple[str, .
 
 
 def _names(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> Iterator[str]:
-    if isinstance(type, (ir.Array, ir.Key)):
-        for dim in type.dims:
-            if dim.label is not None:
-                yield dim.label
-            yield from names(dim.size)
-    elif isinstance(type, (ir.Sequence, ir.Dict)) and type.length is not None:
-        yield from names(type.length)
-    elif isinstance(type, ir.Node):
-        ties = dict(type.ties)
-        for name in dims[type.cls]:
-            if name in ties:
-                yield from names(ties[name])
-            elif every in ties:
-                yield name
-    for part in ir.children(type):
-        yield from _names(part, dims, every)
+    for one in ir.every_type(type):
+        if isinstance(one, ir.Node):
+            ties = dict(one.ties)
+            for name in dims[one.cls]:
+                if name in ties:
+                    yield from names(ties[name])
+                elif every in ties:
+                    yield name
+        else:
+            yield from (name for dim in ir.own_dims(one) for name in dim.names)
 
 
 def _close(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> ir.Type:
@@ -103,14 +98,13 @@ def _definitions(cls: ir.Class, place_of: Callable[[str], str], problems: list[s
     """Labels define a name once: `d=3` on one axis and `d=4` on another is a mistake."""
     found: dict[str, Expr] = {}
     for field in cls.fields:
-        for type in _leaves(field.type):
-            for dim in type.dims:
-                if dim.label is None or dim.size == Name(dim.label):
-                    continue
-                if found.setdefault(dim.label, dim.size) != dim.size:
-                    problems.append(
-                        f"{place_of(cls.id)}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
-                    )
+        for dim in (dim for type in ir.every_type(field.type) for dim in ir.own_dims(type)):
+            if dim.label is None or dim.size == Name(dim.label):
+                continue
+            if found.setdefault(dim.label, dim.size) != dim.size:
+                problems.append(
+                    f"{place_of(cls.id)}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
+                )
     for label, size in found.items():
         if label in _reached(size, found):
             problems.append(f"{place_of(cls.id)}: dim {label}={size}: {label} is defined by itself")
@@ -147,15 +141,11 @@ def _endless(schema: ir.Schema, place_of: Callable[[str], str]) -> Iterator[str]
 
 
 def _needed(type: ir.Type) -> Iterator[ir.Node]:
+    """The classes that every value of the type has an instance of."""
     if isinstance(type, ir.Node):
         yield type
     elif isinstance(type, (ir.Tuple, ir.Partial)):
         for part in ir.children(type):
             yield from _needed(part)
-
-
-def _leaves(type: ir.Type) -> Iterator[ir.Array | ir.Key]:
-    if isinstance(type, (ir.Array, ir.Key)):
-        yield type
-    for part in ir.children(type):
-        yield from _leaves(part)
+    elif not isinstance(type, (ir.Leaf, ir.Sequence, ir.Dict, ir.Optional)):
+        assert_never(type)

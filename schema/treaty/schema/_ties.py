@@ -1,7 +1,7 @@
 """Ties while a declaration is read: `Dims` and `Length` on a type, and the mark that ties every dim by name."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, assert_never
 
 import attrs
 
@@ -31,23 +31,14 @@ def with_length(type: ir.Type, size: Expr) -> ir.Type:
         return ir.Optional(with_length(type.item, size))
     if isinstance(type, (ir.Sequence, ir.Dict)):
         return attrs.evolve(type, length=size)
+    if not isinstance(type, (ir.Leaf, ir.Node, ir.Tuple, ir.Partial)):
+        assert_never(type)
     raise SchemaError(f"Length({str(size)!r}): expected list[X], tuple[X, ...] or dict[K, X], got {ir.describe(type)}")
 
 
 def rebuild(type: ir.Type, change: Callable[[ir.Node], ir.Node]) -> ir.Type:
     """The type with every class reference in it changed."""
-    if isinstance(type, ir.Node):
-        return change(type)
-    if isinstance(type, (ir.Sequence, ir.Optional)):
-        return attrs.evolve(type, item=rebuild(type.item, change))
-    if isinstance(type, ir.Tuple):
-        return ir.Tuple(tuple(rebuild(item, change) for item in type.items))
-    if isinstance(type, ir.Dict):
-        return attrs.evolve(type, value=rebuild(type.value, change))
-    if isinstance(type, ir.Partial):
-        args = ir.Tuple(tuple(rebuild(item, change) for item in type.args.items))
-        return attrs.evolve(type, args=args, keywords=change(type.keywords))
-    return type
+    return change(type) if isinstance(type, ir.Node) else ir.with_children(type, lambda part: rebuild(part, change))
 
 
 def _with_ties(node: ir.Node, ties: Mapping[str, Expr]) -> ir.Node:

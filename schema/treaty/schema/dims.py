@@ -9,13 +9,15 @@ import keyword
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from typing import Literal, assert_never
 
 from attrs import frozen
 
 from treaty.schema._errors import SchemaError
 
-_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
-_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "//": 2}
+Operator = Literal["+", "-", "*", "//"]
+_OPERATORS: dict[type[ast.operator], Operator] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
+_PRECEDENCE: dict[Operator, int] = {"+": 1, "-": 1, "*": 2, "//": 2}
 _HINTS = {
     "*": "a leaf has one rank: name every axis (and write a product without spaces, as 4*d)",
     "#": "a leaf has one shape: broadcasting axes cannot be stored",
@@ -43,7 +45,7 @@ class Int:
 
 @frozen
 class Op:
-    op: str
+    op: Operator
     left: "Expr"
     right: "Expr"
 
@@ -67,6 +69,11 @@ class Dim:
         if self.label is not None:
             return self.label
         return self.size.name if isinstance(self.size, Name) else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name it mentions, the label first."""
+        return (*(() if self.label is None else (self.label,)), *names(self.size))
 
     def __str__(self) -> str:
         return f"{self.label}={self.size}" if self.label else str(self.size)
@@ -114,6 +121,8 @@ def names(expr: Expr) -> Iterator[str]:
     elif isinstance(expr, Op):
         yield from names(expr.left)
         yield from names(expr.right)
+    elif not isinstance(expr, Int):
+        assert_never(expr)
 
 
 def evaluate(expr: Expr, env: Mapping[str, int | None]) -> int | None:
@@ -122,16 +131,22 @@ def evaluate(expr: Expr, env: Mapping[str, int | None]) -> int | None:
         return expr.value
     if isinstance(expr, Name):
         return env.get(expr.name)
+    if not isinstance(expr, Op):
+        assert_never(expr)
     left, right = evaluate(expr.left, env), evaluate(expr.right, env)
     if left is None or right is None:
         return None
-    if expr.op == "+":
-        return left + right
-    if expr.op == "-":
-        return left - right
-    if expr.op == "*":
-        return left * right
-    return left // right if right else None
+    match expr.op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "//":
+            return left // right if right else None
+        case _:
+            assert_never(expr.op)
 
 
 def linear(expr: Expr) -> tuple[str, int, int] | None:
@@ -140,22 +155,28 @@ def linear(expr: Expr) -> tuple[str, int, int] | None:
         return expr.name, 1, 0
     if isinstance(expr, Int):
         return None
-    left, right = linear(expr.left), linear(expr.right)
-    if isinstance(expr.right, Int) and left is not None:
-        name, a, b = left
-        k = expr.right.value
-        if expr.op == "*" and k > 0:
-            return name, a * k, b * k
-        if expr.op in "+-":
-            return name, a, b + k if expr.op == "+" else b - k
-    if isinstance(expr.left, Int) and right is not None:
-        name, a, b = right
-        k = expr.left.value
-        if expr.op == "*" and k > 0:
-            return name, a * k, b * k
-        if expr.op == "+":
+    if not isinstance(expr, Op):
+        assert_never(expr)
+    if isinstance(expr.right, Int):
+        inner, k = linear(expr.left), expr.right.value
+    elif isinstance(expr.left, Int) and expr.op in ("+", "*"):  # both sides may change places
+        inner, k = linear(expr.right), expr.left.value
+    else:
+        return None
+    if inner is None:
+        return None
+    name, a, b = inner
+    match expr.op:
+        case "+":
             return name, a, b + k
-    return None
+        case "-":
+            return name, a, b - k
+        case "*":
+            return (name, a * k, b * k) if k > 0 else None
+        case "//":
+            return None
+        case _:
+            assert_never(expr.op)
 
 
 def definition_order(defined: Mapping[str, Expr]) -> list[str]:
@@ -179,6 +200,8 @@ def render(expr: Expr, name: Callable[[str], str], above: int = 0) -> str:
         return str(expr.value)
     if isinstance(expr, Name):
         return name(expr.name)
+    if not isinstance(expr, Op):
+        assert_never(expr)
     rank = _PRECEDENCE[expr.op]
     text = f"{render(expr.left, name, rank)} {expr.op} {render(expr.right, name, rank + 1)}"
     if name is str:

@@ -1,22 +1,22 @@
 """The schema IR: what a declaration means, frozen, with one JSON form and one digest.
 
-`docs/schema-ir.md` describes the JSON. The reader (`_read.py`) makes it, everything else consumes it.
+`docs/schema-ir.md` describes the JSON, which `ir_json.py` reads and writes. The reader (`_read.py`) makes the IR,
+everything else consumes it. Code that tells types apart ends with `assert_never`: a new kind of type is then a list
+of mypy errors. `Leaf` stands for all leaves where they are alike.
 """
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Literal, assert_never
 
 import attrs
 from attrs import frozen
 
-from treaty.schema._errors import NewerSchemaError, SchemaError
-from treaty.schema.dims import Dim, Expr, parse_dim, parse_expr
+from treaty.schema.dims import Dim, Expr
 
-FORMAT: Final = 1
-KINDS: Final = ("state", "attrs", "namedtuple", "typeddict", "foreign", "keywords")
+DeclaredKind = Literal["state", "attrs", "namedtuple", "typeddict"]
+StoredKind = Literal[DeclaredKind, "foreign", "keywords"]  # the others are described in place
+Kind = Literal[StoredKind, "tuple", "partial"]  # the last two in the generator only: it makes classes of such types
 
 
 @frozen
@@ -119,11 +119,8 @@ class Untyped:
     KIND: ClassVar = "untyped"
 
 
-Type = Array | Key | Scalar | NumpyScalar | Enum | Node | Sequence | Tuple | Dict | Optional | Partial | Untyped
-_TYPES: Final[Mapping[str, Any]] = {
-    cls.KIND: cls
-    for cls in (Array, Key, Scalar, NumpyScalar, Enum, Node, Sequence, Tuple, Dict, Optional, Partial, Untyped)
-}
+Leaf = Array | Key | Scalar | NumpyScalar | Enum | Untyped  # a type that is made of no other
+Type = Leaf | Node | Sequence | Tuple | Dict | Optional | Partial
 
 
 @frozen
@@ -140,11 +137,11 @@ class Field:
 
 @frozen
 class Class:
-    """One class, its generic arguments filled in. `kind`: state, attrs, namedtuple, typeddict, foreign or keywords."""
+    """One class, its generic arguments filled in."""
 
     id: str
     symbol: str
-    kind: str
+    kind: Kind
     dims: tuple[str, ...]
     fields: tuple[Field, ...]
     version: int = 1
@@ -193,60 +190,26 @@ class Schema:
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces, ASCII; `from_json` reads it back equal."""
-        data = {"treaty": FORMAT, "root": self.root, "classes": [class_to_data(cls) for cls in self.classes]}
-        return _dump(data)
+        from treaty.schema import ir_json  # here, since it is made of the types above
+
+        return ir_json.dump(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Schema":
-        try:
-            data = json.loads(text)
-            if type(data["treaty"]) is int and data["treaty"] > FORMAT:
-                raise NewerSchemaError(f"format {data['treaty']}, this one reads up to {FORMAT}")
-            if data["treaty"] != FORMAT:
-                raise SchemaError(f"schema: expected format {FORMAT}, got {data['treaty']!r}")
-            return cls(data["root"], tuple(class_from_data(one) for one in data["classes"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise SchemaError(f"schema: not a schema in JSON form: {error}") from error
+        from treaty.schema import ir_json
+
+        return ir_json.load(text)
 
     @cached_property
     def digest(self) -> str:
         """Changes when what is stored changes; not with field order, Python names, or class names."""
-        reached = list(self._by_key_order())
-        order = {cls.id: f"#{i}" for i, cls in enumerate(reached)}
-        classes = []
-        for cls in reached:
-            data = class_to_data(cls)
-            for unstored in ("id", "symbol", "args"):
-                data.pop(unstored, None)
-            data["kind"] = "class" if cls.kind in ("state", "attrs") else cls.kind
-            data["dims"] = sorted(cls.dims)
-            data["fields"] = sorted((_anonymous(field, order) for field in data["fields"]), key=lambda f: str(f["key"]))
-            classes.append(data)
-        return "sha256:" + hashlib.sha256(_dump(classes).encode()).hexdigest()
+        from treaty.schema import ir_json
 
-    def _by_key_order(self) -> Iterator[Class]:
-        seen = {self.root: None}
-        pending = [self.root]
-        while pending:
-            cls = self[pending.pop(0)]
-            yield cls
-            for field in sorted(cls.fields, key=lambda field: field.key):
-                for node in nodes(field.type):
-                    if node.cls not in seen:
-                        seen[node.cls] = None
-                        pending.append(node.cls)
-
-
-def nodes(type: Type) -> Iterator[Node]:
-    """Every class reference in a type, left to right."""
-    if isinstance(type, Node):
-        yield type
-    for part in children(type):
-        yield from nodes(part)
+        return ir_json.digest(self)
 
 
 def children(type: Type) -> tuple[Type, ...]:
-    """The types a container type is made of; () for leaves and class references."""
+    """The types that a type is directly made of; () for leaves and class references."""
     if isinstance(type, (Sequence, Optional)):
         return (type.item,)
     if isinstance(type, Tuple):
@@ -255,26 +218,86 @@ def children(type: Type) -> tuple[Type, ...]:
         return (type.value,)
     if isinstance(type, Partial):
         return (type.args, type.keywords)
-    return ()
+    if isinstance(type, (Node, Leaf)):
+        return ()
+    assert_never(type)
+
+
+def with_children(type: Type, change: Callable[[Type], Type]) -> Type:
+    """The type with each type that it is directly made of changed; a Partial's stay a Tuple and a Node."""
+    if isinstance(type, (Sequence, Optional)):
+        return attrs.evolve(type, item=change(type.item))
+    if isinstance(type, Tuple):
+        return Tuple(tuple(map(change, type.items)))
+    if isinstance(type, Dict):
+        return attrs.evolve(type, value=change(type.value))
+    if isinstance(type, Partial):
+        args, keywords = change(type.args), change(type.keywords)
+        assert isinstance(args, Tuple)
+        assert isinstance(keywords, Node)
+        return Partial(type.func, args, keywords)
+    if isinstance(type, (Node, Leaf)):
+        return type
+    assert_never(type)
 
 
 def every_type(type: Type) -> Iterator[Type]:
-    """A type and all it is made of."""
+    """A type and all it is made of, left to right: for walks that look for one kind, wherever it is."""
     yield type
     for part in children(type):
         yield from every_type(part)
+
+
+def nodes(type: Type) -> Iterator[Node]:
+    """Every class reference in a type, left to right."""
+    return (one for one in every_type(type) if isinstance(one, Node))
+
+
+def parts(schema: Schema, type: Type, keys: Iterable[str] = ()) -> dict[str, Type] | None:
+    """What the state dict of a type holds: the type of each entry by its key, in order; None where there is no dict.
+
+    The keys of a list, a dict and an untyped subtree are those that the state has: hand over `keys`, or `()` where the
+    state is no dict. An Optional has the parts of its item: whether there is a None is for the caller to see.
+    """
+    if isinstance(type, Optional):
+        return parts(schema, type.item, keys)
+    if isinstance(type, Node):
+        return {field.key: field.type for field in schema[type.cls].fields}
+    if isinstance(type, Tuple):
+        return {str(index): item for index, item in enumerate(type.items)}
+    if isinstance(type, Partial):
+        return {"args": type.args, "keywords": type.keywords}
+    if isinstance(type, Sequence):
+        return dict.fromkeys(keys, type.item)
+    if isinstance(type, Dict):
+        return dict.fromkeys(keys, type.value)
+    if isinstance(type, Untyped):
+        return dict.fromkeys(keys, type)
+    if isinstance(type, Key):
+        return {"impl": Scalar("str"), "data": Untyped()}  # the words of a key have no declared type of their own
+    if isinstance(type, (Array, Scalar, NumpyScalar, Enum)):
+        return None
+    assert_never(type)
+
+
+def own_dims(type: Type) -> tuple[Dim, ...]:
+    """The sizes that a type itself mentions, without those of its children: axes, a length, ties."""
+    if isinstance(type, (Array, Key)):
+        return type.dims
+    if isinstance(type, (Sequence, Dict)):
+        return () if type.length is None else (Dim(type.length),)
+    if isinstance(type, Node):
+        return tuple(Dim(size) for _, size in type.ties)
+    if isinstance(type, (Scalar, NumpyScalar, Enum, Tuple, Optional, Partial, Untyped)):
+        return ()
+    assert_never(type)
 
 
 def sizes(cls: Class) -> Iterator[Expr]:
     """Every size that the fields of a class mention."""
     for field in cls.fields:
         for type in every_type(field.type):
-            if isinstance(type, (Array, Key)):
-                yield from (dim.size for dim in type.dims)
-            elif isinstance(type, (Sequence, Dict)) and type.length is not None:
-                yield type.length
-            elif isinstance(type, Node):
-                yield from (size for _, size in type.ties)
+            yield from (dim.size for dim in own_dims(type))
 
 
 def describe(type: Type) -> str:
@@ -302,120 +325,6 @@ def describe(type: Type) -> str:
         return f"{describe(type.item)} | None"
     if isinstance(type, Partial):
         return f"Partial[{type.func}]"
-    return "untyped"
-
-
-def class_to_data(cls: Class) -> dict[str, Any]:
-    """A class as JSON data; what follows from the rest is left out: symbol = id, name = key, alias = name."""
-    data = _plain(cls)
-    if cls.symbol == cls.id:
-        del data["symbol"]
-    data["fields"] = [_field_to_data(field) for field in cls.fields]
-    return data
-
-
-def _field_to_data(field: Field) -> dict[str, Any]:
-    data = _plain(field)
-    if field.alias == field.name:
-        del data["alias"]
-    if field.name == field.key:
-        del data["name"]
-    return data
-
-
-def class_from_data(data: Mapping[str, Any]) -> Class:
-    _check_members(data, Class)
-    if data["kind"] not in KINDS:
-        raise NewerSchemaError(f"a class of kind {str(data['kind'])[:40]!r}, which this one does not know")
-    return Class(
-        id=data["id"],
-        symbol=data.get("symbol", data["id"]),
-        kind=data["kind"],
-        dims=tuple(data.get("dims", ())),
-        fields=tuple(_field_from_data(one) for one in data["fields"]),
-        version=data.get("version", 1),
-        args=tuple(_type_from_data(one) for one in data.get("args", ())),
-        definitions=tuple((name, parse_expr(size)) for name, size in data.get("definitions", {}).items()),
-    )
-
-
-def _field_from_data(data: Mapping[str, Any]) -> Field:
-    _check_members(data, Field)
-    name = data.get("name", data["key"])
-    return Field(
-        key=data["key"],
-        name=name,
-        alias=data.get("alias", name),
-        type=_type_from_data(data["type"]),
-        static=data.get("static", False),
-        default=data.get("default"),
-    )
-
-
-def _check_members(data: Mapping[str, Any], cls: Any) -> None:
-    """The digest covers every member: one that is not known cannot be left aside."""
-    for name in data:
-        if name not in attrs.fields_dict(cls) and not (name == "kind" and hasattr(cls, "KIND")):
-            raise NewerSchemaError(f"with {name[:40]!r} in a {cls.__name__.lower()}, which this one does not know")
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    """An attrs instance as JSON data; attributes at their default are left out."""
-    data: dict[str, Any] = {"kind": value.KIND} if hasattr(value, "KIND") else {}
-    for attribute in attrs.fields(type(value)):
-        found = getattr(value, attribute.name)
-        if found != attribute.default:
-            data[attribute.name] = _encode(attribute.name, found)
-    return data
-
-
-def _encode(name: str, value: Any) -> Any:
-    if name in ("ties", "definitions"):
-        return {dim: str(size) for dim, size in value}
-    if isinstance(value, tuple):
-        return [_encode("", one) for one in value]
-    if value is None or isinstance(value, (str, int)):
-        return value
-    return _plain(value) if hasattr(value, "KIND") else str(value)
-
-
-def _type_from_data(data: Mapping[str, Any]) -> Type:
-    values = dict(data)
-    kind = values.pop("kind")
-    if kind not in _TYPES:
-        raise NewerSchemaError(f"a type of kind {str(kind)[:40]!r}, which this one does not know")
-    cls = _TYPES[kind]
-    _check_members(values, cls)
-    for name, value in values.items():
-        if name == "dims":
-            values[name] = tuple(map(parse_dim, value))
-        elif name == "ties":
-            values[name] = tuple((dim, parse_expr(size)) for dim, size in value.items())
-        elif name == "length":
-            values[name] = parse_expr(value)
-        elif name == "items":
-            values[name] = tuple(map(_type_from_data, value))
-        elif name in ("item", "value", "args", "keywords"):
-            values[name] = _type_from_data(value)
-        elif name == "members":
-            values[name] = tuple(value)
-    made: Type = cls(**values)
-    return made
-
-
-def _anonymous(data: Any, order: Mapping[str, str]) -> Any:
-    """A field without its Python names, class references replaced by their place in the traversal."""
-    if isinstance(data, dict):
-        anonymous = {
-            key: order[value] if key == "cls" else value if key == "ties" else _anonymous(value, order)
-            for key, value in data.items()
-            if key not in ("name", "alias", "symbol", "host")
-        }
-        return anonymous
-    if isinstance(data, list):
-        return [_anonymous(one, order) for one in data]
-    return data
-
-
-def _dump(data: Any) -> str:
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    if isinstance(type, Untyped):
+        return "untyped"
+    assert_never(type)

@@ -5,6 +5,7 @@ tied to it. Generated code and the explaining walker try the same sources in the
 """
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from attrs import evolve, frozen
 
@@ -47,7 +48,7 @@ class Source:
     @property
     def conditional(self) -> bool:
         """Whether the data may lack it: inside an Optional or a sequence that may be empty."""
-        return any(isinstance(step, (Each, Present)) for step in self.steps)
+        return not all(isinstance(step, Item) for step in self.steps)
 
 
 def sources(schema: ir.Schema, cls: ir.Class, dim: str) -> tuple[Source, ...]:
@@ -84,6 +85,8 @@ def _in_type(schema: ir.Schema, type: ir.Type, dim: str, at: Source) -> Iterator
         for name, size in type.ties:
             if (solved := _solve(size, dim)) is not None:
                 yield evolve(at, child=(type.cls, name), a=solved[0], b=solved[1])
+    elif not isinstance(type, (ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
+        assert_never(type)
 
 
 def _solve(size: Expr, dim: str) -> tuple[int, int] | None:
