@@ -9,7 +9,7 @@ from attrs import frozen
 from treaty.generator._names import literal, local, loop_variable
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Expr, names, render
-from treaty.schema.sources import Each, Item, Present, Source, Step, sources
+from treaty.schema.sources import Each, Item, Present, Source, sources
 
 
 @frozen
@@ -52,47 +52,51 @@ def sure_path(schema: Schema, cls: ir.Class, dim: str, seen: frozenset[tuple[str
     return None
 
 
-def look_around(schema: Schema, cls: ir.Class, dim: str, peek: Callable[[str, str], str]) -> list[str]:
-    """The body of a function that tries every source in turn. `peek` names such functions of other classes."""
-    lines: list[str] = []
+@frozen
+class Guard:
+    """What must be there for a look to go on: `for item in at.values()`, or without an item `if at is not None`."""
+
+    at: str
+    item: str = ""
+
+
+@frozen
+class Look:
+    """One place of a dim: below guards, its size; or a call that looks there, and what it `found` as the size."""
+
+    guards: tuple[Guard, ...]
+    below: str
+    size: str
+
+
+def looks(schema: Schema, cls: ir.Class, dim: str, peek: Callable[[str, str], str]) -> Iterator[Look]:
+    """Every place of a dim in turn. `peek` names the functions that look for dims of other classes."""
     variables = map(loop_variable, count())  # one for each loop: to mypy a name has one type in a function
     for source in sources(schema, cls, dim):
-        lines += _try(schema, source, source.steps, f"state[{literal(source.key)}]", variables, peek)
-    return [*lines, "return None"]
+        at, guards = f"state[{literal(source.key)}]", []
+        for step in source.steps:
+            if isinstance(step, Item):
+                at = f"{at}[{literal(step.key)}]"
+            elif isinstance(step, Present):
+                guards.append(Guard(at))
+            elif isinstance(step, Each):
+                guards.append(Guard(at, next(variables)))
+                at = guards[-1].item
+            else:
+                assert_never(step)
+        yield Look(tuple(guards), *_size_at(schema, source, at, peek))
 
 
-def _try(
-    schema: Schema,
-    source: Source,
-    steps: tuple[Step, ...],
-    at: str,
-    variables: Iterator[str],
-    peek: Callable[[str, str], str],
-) -> list[str]:
-    if steps:
-        step, rest = steps[0], steps[1:]
-        if isinstance(step, Item):
-            return _try(schema, source, rest, f"{at}[{literal(step.key)}]", variables, peek)
-        if isinstance(step, Present):
-            inner = _try(schema, source, rest, at, variables, peek)
-            return [f"if {at} is not None:", *(f"    {line}" for line in inner)]
-        if not isinstance(step, Each):
-            assert_never(step)
-        x = next(variables)
-        inner = _try(schema, source, rest, x, variables, peek)
-        return [f"for {x} in {at}.values():", *(f"    {line}" for line in inner)]
+def _size_at(schema: Schema, source: Source, at: str, peek: Callable[[str, str], str]) -> tuple[str, str]:
+    """The call that looks below, or "", and the dim as source text."""
     if source.child is None:
         size = f"len({at})" if source.axis is None else at + "".join(_axis(source))
-        return [f"return {solve(size, source.a, source.b)}"]
+        return "", solve(size, source.a, source.b)
     id, dim = source.child
     path = sure_path(schema, schema[id], dim)
     if path is not None:
-        return [f"return {solve(path.text(at), source.a, source.b)}"]
-    return [
-        f"found = {peek(id, dim)}({at})",
-        "if found is not None:",
-        f"    return {solve('found', source.a, source.b)}",
-    ]
+        return "", solve(path.text(at), source.a, source.b)
+    return f"{peek(id, dim)}({at})", solve("found", source.a, source.b)
 
 
 def size_text(size: Expr, unsure: frozenset[str]) -> str:

@@ -73,6 +73,13 @@ class OrNone:
 Expression = Text | Call | Keyword | Comprehension | OrNone
 
 
+def joined(text: str) -> str:
+    """A bracket that is written with one item a line, as one line if that fits or if nothing is in it."""
+    first, *items, last = text.splitlines()
+    flat = first + " ".join(item.strip() for item in items).removesuffix(",") + last.strip()
+    return f"{flat}\n" if len(flat) <= WIDTH or not items else text
+
+
 def lay_out(before: str, expression: Expression, after: str, indent: int) -> list[str]:
     """The lines of `before expression after` at an indent."""
     flat = f"{' ' * indent}{before}{expression}{after}"

@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
+from typing import assert_never, get_args
 
 from attrs import frozen
 
 from treaty.generator import _expressions as ex
-from treaty.generator._dims_plan import Path, look_around, size_text, solve, sure_path
-from treaty.generator._layout import WIDTH, Call, Expression, Keyword, Text, lay_out
+from treaty.generator._dims_plan import Look, Path, looks, size_text, solve, sure_path
+from treaty.generator._layout import WIDTH, Call, Expression, Text
 from treaty.generator._module_scope import ModuleScope
 from treaty.generator._names import in_docstring, is_name, literal, local, short
 from treaty.schema import ir
@@ -18,40 +19,79 @@ from treaty.schema.ir_json import class_to_data
 
 
 @frozen
-class StateField:
+class Field:
+    """One entry of the state dict: its key, the key as source, its type to mypy, and how it is written."""
+
     key: str
     literal: str
     type: str
+    written: Expression
+
+
+@frozen
+class Dim:
+    literal: str
+    local: str
+
+
+@frozen
+class Known:
+    """A dim and its value; `steps` are names and values that are bound on the way to it."""
+
+    local: str
+    value: str
+    steps: tuple[tuple[str, str], ...] = ()
 
 
 @frozen
 class Peek:
     """A function that looks for a dim that a valid state may lack."""
 
-    signature: list[str]
-    body: list[str]
+    dim: str
+    looks: list[Look]
+
+
+@frozen
+class Made:
+    """A value that is built: `opening label value, ... closing`."""
+
+    opening: str | Expression
+    parts: list[tuple[str, Expression]]
+    closing: str
+
+
+@frozen
+class Abstract:
+    sizes: list[str]
+    defined: list[Known]
+    made: Made
 
 
 @frozen
 class Record:
-    """One class as the templates see it: names, and functions as lines."""
+    """One class as the templates see it: names and expressions."""
 
+    id: str
     title: str
+    stem: str
+    codec: str
+    symbol: str
+    type: str
     state_name: str
-    state_fields: list[StateField]
     by_call: bool  # TypedDict("X", {...}), for keys that cannot be lines of a class
-    write_signature: list[str]
-    write: list[str]
+    fields: list[Field]
+    check: str  # what refuses other values than those of a type without a class of its own; "" for classes
     peeks: list[Peek]
-    new: list[str]  # the constructor, for attrs classes
-    read_signature: list[str]
-    read: list[str]
+    has_constructor: bool
+    dims: list[Dim]
+    found: list[Known]
+    defined: list[Known]
+    read: Made
+    abstract: Abstract | None
+    unsized: str
     registered: bool
-    from_signature: list[str]
-    build: list[str]
-    abstract_signature: list[str]
-    abstract: list[str]
-    register: list[str]
+    digest: str
+    names: list[tuple[str, Expression]]  # of dims and of attributes, for the registration
 
 
 @frozen
@@ -94,199 +134,162 @@ def plan_module(
 
 def _record(scope: ModuleScope, cls: ir.Class) -> Record:
     stem, title = scope.stems[cls.id]
-    state_name, object_type = f"{title}State", ex.class_type(scope, cls)
-    fields = [StateField(one.key, literal(one.key), ex.state_type(scope, one.type)) for one in cls.fields]
-    dims = [f"{local(dim)}: int | None = None" for dim in cls.dims]
-    sizes = [f"{local(size)}: int" for size in scope.sizes[cls.id]]
-    registered = cls.kind in ("state", "attrs", "namedtuple", "typeddict")
+    unsized = scope.unsized[cls.id]
+    registered = cls.kind in get_args(ir.DeclaredKind)
+    fields = [_field(scope, cls, one) for one in cls.fields]
     return Record(
+        id=literal(cls.id),
         title=in_docstring(short(cls.id)),
-        state_name=state_name,
-        state_fields=fields,
+        stem=stem,
+        codec=f"{stem.upper()}_CODEC",
+        symbol=scope.symbol(cls.symbol),
+        type=ex.class_type(scope, cls),
+        state_name=f"{title}State",
         by_call=_by_call(fields),
-        write_signature=_signature(f"{stem}_to_state_dict", [f"obj: {object_type}"], state_name),
-        write=_write(scope, cls),
-        peeks=_peeks(scope, cls, stem, state_name),
-        new=_new(stem, object_type) if cls.kind in ("state", "attrs") else [],
-        read_signature=_signature(f"{stem}_read", [f"state: {state_name}", "put: _codec.Put", *dims], object_type),
+        fields=fields,
+        check=_check(scope, cls),
+        peeks=[Peek(dim, list(looks(scope.schema, cls, dim, scope.peek))) for dim in sorted(scope.unsure[cls.id])],
+        has_constructor=_is_attrs(cls),
+        dims=[Dim(literal(dim), local(dim)) for dim in cls.dims],
+        found=[_found(scope, cls, dim) for dim in cls.dims if dim not in dict(cls.definitions)],
+        defined=_defined(cls, scope.unsure[cls.id]),
         read=_read(scope, cls),
+        abstract=None if unsized else _abstract(scope, cls),
+        unsized=literal(f"${unsized}"),
         registered=registered,
-        from_signature=_signature(
-            f"{stem}_from_state_dict", [f"state: {state_name}", *(["*", *dims] if dims else [])], object_type
-        ),
-        build=_build(cls, stem),
-        abstract_signature=_signature(f"{stem}_abstract", sizes, object_type),
-        abstract=[] if scope.unsized[cls.id] else _abstract(scope, cls),
-        register=_register(scope, cls, stem, object_type) if registered else [],
+        digest=literal(scope.declared.at(cls.id).digest) if registered else "",
+        names=_names(scope, cls) if registered else [],
     )
 
 
-def _by_call(fields: list[StateField]) -> bool:
+def _field(scope: ModuleScope, cls: ir.Class, one: ir.Field) -> Field:
+    written = ex.write(scope, one.type, _attribute(cls, one))
+    return Field(one.key, literal(one.key), ex.state_type(scope, one.type), written)
+
+
+def _by_call(fields: list[Field]) -> bool:
     """Whether a key cannot be a line of a class body: no name, or one that Python changes, or that the types use."""
     used = {word for one in fields for word in re.findall(r"\w+", one.type)}
     return any(not is_name(one.key) or one.key.startswith("__") or one.key in used for one in fields)
 
 
-def _signature(name: str, parameters: list[str], returns: str) -> list[str]:
-    return lay_out("", Call(f"def {name}", tuple(map(Text, parameters))), f" -> {returns}:", 0)
+def _is_attrs(cls: ir.Class) -> bool:
+    return cls.kind in ("state", "attrs")
 
 
-def _new(stem: str, object_type: str) -> list[str]:
-    return lay_out(f"{stem}_new = ", Call("_codec.constructor", (Text(object_type),)), "", 0)
-
-
-def _write(scope: ModuleScope, cls: ir.Class) -> list[str]:
-    guard = []
-    if cls.kind == "partial":
-        guard = [f"_codec.check_partial(obj, {scope.symbol(cls.symbol)})"]
-    elif cls.kind == "tuple":
-        guard = [f"_codec.check_tuple(obj, {len(cls.fields)})"]
-    elif cls.kind in ("typeddict", "keywords"):
-        guard = [f"_codec.check_keys(obj, {len(cls.fields)})"]
-    else:
-        symbol = scope.symbol(cls.symbol)
-        guard = [f"if type(obj) is not {symbol}:", f"    raise _codec.other_class(obj, {symbol})"]
-    values = {one.key: ex.write(scope, one.type, _attribute(cls, one)) for one in cls.fields}
-    return [*guard, *_entries(values)]
+def _check(scope: ModuleScope, cls: ir.Class) -> str:
+    match cls.kind:
+        case "partial":
+            return f"_codec.check_partial(obj, {scope.symbol(cls.symbol)})"
+        case "tuple":
+            return f"_codec.check_tuple(obj, {len(cls.fields)})"
+        case "typeddict" | "keywords":
+            return f"_codec.check_keys(obj, {len(cls.fields)})"
+        case "state" | "attrs" | "namedtuple" | "foreign":
+            return ""
+        case _:
+            assert_never(cls.kind)
 
 
 def _attribute(cls: ir.Class, one: ir.Field) -> str:
-    if cls.kind in ("typeddict", "keywords"):
-        return f"obj[{literal(one.name)}]"
-    if cls.kind == "foreign":
-        return f"_codec.attribute(obj, {literal(one.name)})"
-    return f"obj[{one.name}]" if cls.kind == "tuple" else f"obj.{one.name}"
+    match cls.kind:
+        case "typeddict" | "keywords":
+            return f"obj[{literal(one.name)}]"
+        case "foreign":
+            return f"_codec.attribute(obj, {literal(one.name)})"
+        case "tuple":
+            return f"obj[{one.name}]"
+        case "state" | "attrs" | "namedtuple" | "partial":
+            return f"obj.{one.name}"
+        case _:
+            assert_never(cls.kind)
 
 
-def _peeks(scope: ModuleScope, cls: ir.Class, stem: str, state_name: str) -> list[Peek]:
-    return [
-        Peek(
-            _signature(f"{stem}_peek_{dim}", [f"state: {state_name}"], "int | None"),
-            look_around(scope.schema, cls, dim, scope.peek),
-        )
-        for dim in sorted(scope.unsure[cls.id])
-    ]
+def _found(scope: ModuleScope, cls: ir.Class, dim: str) -> Known:
+    """A dim that the data gives: from a path that is surely there, or by the function that looks around."""
+    path = sure_path(scope.schema, cls, dim)
+    return Known(local(dim), f"{scope.peek(cls.id, dim)}(state)") if path is None else _from_path(local(dim), path)
 
 
-def _read(scope: ModuleScope, cls: ir.Class) -> list[str]:
-    unsure = scope.unsure[cls.id]
-    defined = dict(cls.definitions)
-    count = len(cls.fields)
-    lines = [f"if type(state) is not dict or len(state) != {count}:", "    raise _codec.Mismatch"]
-    if not count:
-        lines = ["_codec.empty(state)"]
-    for dim in cls.dims:
-        if dim not in defined:
-            path = sure_path(scope.schema, cls, dim)
-            lines.append(f"if {local(dim)} is None:")
-            lines += [f"    {local(dim)} = {scope.peek(cls.id, dim)}(state)"] if path is None else _from_path(dim, path)
-    for dim in definition_order(defined):
-        lines.append(f"{local(dim)} = _codec.defined({local(dim)}, {size_text(defined[dim], unsure)})")
-    values = {one.name: ex.read(scope, one.type, f"state[{literal(one.key)}]", unsure) for one in cls.fields}
-    return [*lines, *_construct(scope, cls, values)]
-
-
-def _from_path(dim: str, path: Path) -> list[str]:
-    """`dim = <path>`, by way of a local where one line is too long."""
+def _from_path(name: str, path: Path) -> Known:
+    """The value at a path, by way of locals where one line is too long."""
     start, steps = "state", list(path.steps)
-    lines: list[str] = []
+    bound: list[tuple[str, str]] = []
     while True:
         at = start + "".join(steps)
         size = f"len({at})" if path.length else at
-        line = f"    {local(dim)} = {solve(size, path.a, path.b)}"
-        if len(line) + 4 <= WIDTH:
-            return [*lines, line]
+        value = solve(size, path.a, path.b)
+        if len(f"        {name} = {value}") <= WIDTH:
+            return Known(name, value, tuple(bound))
         if len(steps) <= 2:
-            return [*lines, f"    size = {size}", f"    {local(dim)} = {solve('size', path.a, path.b)}"]
+            return Known(name, solve("size", path.a, path.b), (*bound, ("size", size)))
         taken = steps.pop(0)
         while len(steps) > 2 and len(f"{start}{taken}{steps[0]}") + 20 <= WIDTH:
             taken += steps.pop(0)
-        lines.append(f"    at{len(lines)} = {start}{taken}")
-        start = f"at{len(lines) - 1}"
+        bound.append((f"at{len(bound)}", f"{start}{taken}"))
+        start = bound[-1][0]
 
 
-def _construct(scope: ModuleScope, cls: ir.Class, values: Mapping[str, Expression]) -> list[str]:
-    """`return Cls(a=..., b=...)` in the form that the kind of class wants."""
-    if cls.kind == "tuple":
-        return _exploded("return (", list(values.values()), ")") if len(values) != 1 else _alone(*values.values())
-    if cls.kind == "partial":
-        args = [Text(scope.symbol(cls.symbol)), values["args"], values["keywords"]]
-        return _exploded("return _codec.partial(", args, ")")
-    if cls.kind in ("typeddict", "keywords"):
-        return _entries(values)
-    by_name: list[Expression] = [Keyword(one.alias, values[one.name]) for one in cls.fields]
-    if cls.kind == "foreign":
-        return _exploded("return _codec.construct(", [Text(scope.symbol(cls.symbol)), *by_name], ")")
-    new = f"{scope.stems[cls.id][0]}_new" if cls.kind in ("state", "attrs") else scope.symbol(cls.symbol)
-    return _exploded(f"return {new}(", by_name, ")")
+def _defined(cls: ir.Class, unsure: frozenset[str] = frozenset()) -> list[Known]:
+    """The dims that labels define, each after those it uses."""
+    defined = dict(cls.definitions)
+    return [Known(local(dim), size_text(defined[dim], unsure)) for dim in definition_order(defined)]
 
 
-def _build(cls: ir.Class, stem: str) -> list[str]:
-    given = Call("", tuple(Text(f"{literal(dim)}: {local(dim)}") for dim in cls.dims), "{}")
-    call = Call("_codec.build", (Text(f"{stem.upper()}_CODEC"), Text("state"), given))
-    return [line[4:] for line in lay_out("return ", call, "", 4)]
+def _read(scope: ModuleScope, cls: ir.Class) -> Made:
+    unsure = scope.unsure[cls.id]
+    values = {one.name: ex.read(scope, one.type, f"state[{literal(one.key)}]", unsure) for one in cls.fields}
+    return _made(scope, cls, values)
 
 
-def _abstract(scope: ModuleScope, cls: ir.Class) -> list[str]:
+def _made(scope: ModuleScope, cls: ir.Class, values: Mapping[str, Expression]) -> Made:
+    """An instance with these values of its fields, in the form that its kind of class wants."""
+    symbol = scope.symbol(cls.symbol)
+    by_name = [(f"{one.alias}=", values[one.name]) for one in cls.fields]
+    match cls.kind:
+        case "state" | "attrs":
+            return Made(f"{scope.stems[cls.id][0]}_new(", by_name, ")")
+        case "namedtuple":
+            return Made(f"{symbol}(", by_name, ")")
+        case "foreign":
+            return Made("_codec.construct(", [("", Text(symbol)), *by_name], ")")
+        case "typeddict" | "keywords":
+            return Made("{", [(f"{literal(name)}: ", value) for name, value in values.items()], "}")
+        case "partial":
+            return Made("_codec.partial(", [("", Text(symbol)), *(("", value) for value in values.values())], ")")
+        case "tuple":
+            if len(values) == 1:  # the comma after it does not keep its brackets apart
+                return Made(Call("", tuple(values.values())), [], "")
+            return Made("(", [("", value) for value in values.values()], ")")
+        case _:
+            assert_never(cls.kind)
+
+
+def _abstract(scope: ModuleScope, cls: ir.Class) -> Abstract:
     defined = dict(cls.definitions)
     used = {name for size in (*ir.sizes(cls), *defined.values()) for name in names(size)}
-    untied = {
-        name
-        for one in cls.fields
-        for node in ir.nodes(one.type)
-        for name in scope.sizes[node.cls]
-        if name not in dict(node.ties)
-    }
-    lines = [
-        f"{local(dim)} = {size_text(defined[dim], frozenset())}"
-        for dim in definition_order(defined)
-        if dim in used | untied
-    ]
+    for one in cls.fields:
+        for node in ir.nodes(one.type):
+            used |= {*scope.sizes[node.cls]} - {*dict(node.ties)}
     values = {one.name: ex.abstract(scope, cls.id, one.type, one.default) for one in cls.fields}
-    if cls.kind in ("state", "attrs"):
-        named: list[Expression] = [Keyword(name, value) for name, value in values.items()]
-        return [*lines, *_exploded("return _codec.blank(", [Text(scope.symbol(cls.symbol)), *named], ")")]
-    return [*lines, *_construct(scope, cls, values)]
+    blank = [("", Text(scope.symbol(cls.symbol))), *((f"{name}=", value) for name, value in values.items())]
+    return Abstract(
+        sizes=[local(size) for size in scope.sizes[cls.id]],
+        defined=[known for dim, known in zip(definition_order(defined), _defined(cls), strict=True) if dim in used],
+        made=Made("_codec.blank(", blank, ")") if _is_attrs(cls) else _made(scope, cls, values),
+    )
 
 
-def _register(scope: ModuleScope, cls: ir.Class, stem: str, object_type: str) -> list[str]:
-    unsized = scope.unsized[cls.id]
-    args: list[Expression] = [
-        Text(object_type),
-        Text(literal(cls.id)),
-        Text("schemas=SCHEMA"),
-        Text(f"digest={literal(scope.declared.at(cls.id).digest)}"),
-        Text(f"write={stem}_to_state_dict"),
-        Text(f"read={stem}_read"),
-        Text(f"unsized={literal('$' + unsized)}" if unsized else f"abstract={stem}_abstract"),
-    ]
-    tuples = {"dims": cls.dims, "sizes": () if unsized else scope.sizes[cls.id]}
-    if cls.kind in ("state", "attrs"):
-        tuples["children"] = tuple(one.name for one in cls.fields if not one.static)
-        tuples["static"] = tuple(one.name for one in cls.fields if one.static)
-    for name, values in tuples.items():
-        if values or name == "children":
-            args.append(Keyword(name, Call("", tuple(Text(literal(value)) for value in values))))
-    inner = [line for arg in args for line in lay_out("", arg, ",", 4)]
-    return [f"{stem.upper()}_CODEC = _codec.register(", *inner, ")"]
-
-
-def _exploded(head: str, args: list[Expression], tail: str) -> list[str]:
-    """A bracket with one argument a line; nothing in it: on one line."""
-    if not args:
-        return [f"{head}{tail}"]
-    return [head, *(line[4:] for arg in args for line in lay_out("", arg, ",", 8)), tail]
-
-
-def _alone(value: Expression) -> list[str]:
-    return [line[4:] for line in lay_out("return ", Call("", (value,)), "", 4)]
-
-
-def _entries(values: Mapping[str, Expression]) -> list[str]:
-    if not values:
-        return ["return {}"]
-    lines = [line[4:] for key, value in values.items() for line in lay_out(f"{literal(key)}: ", value, ",", 8)]
-    return ["return {", *lines, "}"]
+def _names(scope: ModuleScope, cls: ir.Class) -> list[tuple[str, Expression]]:
+    given: dict[str, Iterable[str]] = {
+        "dims": cls.dims,
+        "sizes": () if scope.unsized[cls.id] else scope.sizes[cls.id],
+    }
+    if _is_attrs(cls):
+        given["children"] = [one.name for one in cls.fields if not one.static]
+        given["static"] = [one.name for one in cls.fields if one.static]
+    tuples = {name: Call("", tuple(Text(literal(value)) for value in values)) for name, values in given.items()}
+    return [(name, values) for name, values in tuples.items() if values.args or name == "children"]
 
 
 def _dtype_source(dtype: str) -> str:

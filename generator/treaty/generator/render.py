@@ -1,24 +1,27 @@
 """Plan -> text. The body is rendered first, so that the header imports just what the body uses."""
 
-import ast
 from functools import cache
+from typing import Any, Final
 
 import jinja2
+from jinja2.runtime import Context
 
-from treaty.generator._names import literal
+from treaty.generator._layout import Expression, Text, joined, lay_out
 from treaty.generator.plan import ModulePlan
 from treaty.schema import SchemaError
+
+_MARK: Final = "\0"  # in no text of a user: literals and JSON escape it
 
 
 def render(plan: ModulePlan) -> str:
     """The text of a generated module. It parses, or the generator has a bug that must not reach a file."""
     templates = _templates()
     record = templates.get_template("record.py.j2")
-    body = "".join(record.render(record=one) for one in plan.records)
+    body = "".join(_laid_out(record, record=one) for one in plan.records)
     module = templates.get_template("module.py.j2")
-    text = module.render(plan=plan, body=body, imports=_imports(plan, body), literal=literal)
+    text = _laid_out(module, plan=plan, body=body, imports=_imports(plan, body))
     try:
-        ast.parse(text)
+        compile(text, "<generated>", "exec", dont_inherit=True)  # in less time than ast.parse takes
     except SyntaxError as error:
         line = text.splitlines()[(error.lineno or 1) - 1]
         raise SchemaError(f"{plan.source}: the generated text is not Python at {line!r}: {error.msg}") from error
@@ -37,6 +40,28 @@ def _imports(plan: ModulePlan, body: str) -> list[str]:
     return [*sorted(lines), "from treaty.runtime import codec as _codec"]
 
 
+def _laid_out(template: jinja2.Template, **values: object) -> str:
+    """A template's output. An expression in it is a mark until its line is whole, and then laid out in that line."""
+    held: list[Expression] = []
+    lines = template.render(held=held, **values).split("\n")
+    for number, line in enumerate(lines):
+        if _MARK in line:
+            before, index, after = line.split(_MARK)
+            indent = len(before) - len(before.lstrip())
+            lines[number] = "\n".join(lay_out(before.lstrip(), held[int(index)], after, indent))
+    return "\n".join(lines)
+
+
+@jinja2.pass_context
+def _hold(context: Context, value: Any) -> Any:
+    """What a template prints: an expression that can be broken is held back, all else is as it is."""
+    if isinstance(value, (str, Text)) or not isinstance(value, Expression):
+        return value
+    held: list[Expression] = context["held"]
+    held.append(value)
+    return f"{_MARK}{len(held) - 1}{_MARK}"
+
+
 @cache
 def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -46,6 +71,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
+        finalize=_hold,
     )
-    environment.filters["zip"] = zip
+    environment.filters["joined"] = joined
     return environment
