@@ -31,6 +31,9 @@ _ZERO: Final[Mapping[str, str]] = {
     "complex": "0j",
     "none": "None",
 }
+# Characters of a generic class in an annotation, and in the line that gives a longer one a name: so that both lines fit.
+_LONGEST_TYPE: Final = 68
+_LONGEST_ARGUMENT: Final = 30
 _OVERLOADED: Final = ("_codec.indexed", "dict")  # not every type checker picks the overload of a function it is given
 
 
@@ -179,7 +182,7 @@ def state_type(scope: ModuleScope, type: ir.Type) -> str:
     assert_never(type)
 
 
-def object_type(scope: ModuleScope, type: ir.Type) -> str:
+def object_type(scope: ModuleScope, type: ir.Type, longest: int = _LONGEST_TYPE) -> str:
     """The type of a value, as mypy reads it; of type arguments too, which are not lowered."""
     if isinstance(type, ir.Array):
         return "_codec.HostArray" if type.host else "_jax.Array"
@@ -193,16 +196,16 @@ def object_type(scope: ModuleScope, type: ir.Type) -> str:
     if isinstance(type, ir.Enum):
         return scope.symbol(type.symbol)
     if isinstance(type, ir.Node):
-        return class_type(scope, scope.schema[type.cls])
+        return class_type(scope, scope.schema[type.cls], longest)
     if isinstance(type, ir.Sequence):
-        item = object_type(scope, type.item)
+        item = object_type(scope, type.item, longest)
         return f"tuple[{item}, ...]" if type.immutable else f"list[{item}]"
     if isinstance(type, ir.Dict):
-        return f"dict[{type.key}, {object_type(scope, type.value)}]"
+        return f"dict[{type.key}, {object_type(scope, type.value, longest)}]"
     if isinstance(type, ir.Optional):
-        return f"{object_type(scope, type.item)} | None"
+        return f"{object_type(scope, type.item, longest)} | None"
     if isinstance(type, ir.Tuple):
-        return _tuple_type(scope, type.items)
+        return _tuple_type(scope, type.items, longest)
     if isinstance(type, ir.Partial):
         return "_codec.Partial"
     if isinstance(type, ir.Untyped):
@@ -210,24 +213,30 @@ def object_type(scope: ModuleScope, type: ir.Type) -> str:
     assert_never(type)
 
 
-def class_type(scope: ModuleScope, cls: ir.Class) -> str:
-    """The type of a class's instances, as mypy reads it."""
+def class_type(scope: ModuleScope, cls: ir.Class, longest: int = _LONGEST_TYPE) -> str:
+    """The type of a class's instances, as mypy reads it; a generic one that is longer has a name of its own."""
     match cls.kind:
         case "tuple":
-            return _tuple_type(scope, [field.type for field in cls.fields])
+            return _tuple_type(scope, [field.type for field in cls.fields], longest)
         case "partial":
             return "_codec.Partial"
         case "keywords":
             return "_codec.Keywords"
         case "state" | "attrs" | "namedtuple" | "typeddict" | "foreign":
-            args = f"[{', '.join(object_type(scope, arg) for arg in cls.args)}]" if cls.args else ""
-            return scope.symbol(cls.symbol) + args
+            return _generic_type(scope, cls, longest) if cls.args else scope.symbol(cls.symbol)
         case _:
             assert_never(cls.kind)
 
 
-def _tuple_type(scope: ModuleScope, items: Iterable[ir.Type]) -> str:
-    return f"tuple[{', '.join(object_type(scope, item) for item in items) or '()'}]"
+def _generic_type(scope: ModuleScope, cls: ir.Class, longest: int) -> str:
+    text = f"{scope.symbol(cls.symbol)}[{', '.join(object_type(scope, arg) for arg in cls.args)}]"
+    if len(text) <= longest:
+        return text
+    return scope.name_type(cls, [object_type(scope, arg, _LONGEST_ARGUMENT) for arg in cls.args])
+
+
+def _tuple_type(scope: ModuleScope, items: Iterable[ir.Type], longest: int) -> str:
+    return f"tuple[{', '.join(object_type(scope, item, longest) for item in items) or '()'}]"
 
 
 def numpy_class(dtype: str) -> str:

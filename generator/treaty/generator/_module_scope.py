@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from attrs import define, field
 
 from treaty.generator._dims_plan import sure_path
+from treaty.generator._layout import Call, Expression, Text
 from treaty.generator._lower import lower
-from treaty.generator._names import emitted_for, findable, literal, module_aliases, stems
+from treaty.generator._names import emitted_for, findable, literal, module_aliases, stems, type_name
 from treaty.generator._sizes import all_sizes, all_unsized
 from treaty.schema import Schema, ir
 
@@ -29,6 +30,7 @@ class ModuleScope:
     injected: bool  # whether classes are handed over as objects rather than imported
     dtypes: set[str] = field(factory=set)
     used: set[str] = field(factory=set)
+    types: dict[str, tuple[str, Expression]] = field(factory=dict)  # name -> (class id, long type), inner ones first
 
     @classmethod
     def of(
@@ -89,6 +91,16 @@ class ModuleScope:
         """The constant that holds a dtype."""
         self.dtypes.add(name)
         return f"_{name}"
+
+    def name_type(self, cls: ir.Class, args: list[str]) -> str:
+        """The name that stands for a class with these type arguments."""
+        digits = 8
+        while self.types.get(name := type_name(cls, digits), (cls.id,))[0] != cls.id:
+            digits += 8
+        type = Call(self.symbol(cls.symbol), tuple(map(Text, args)), "[]")
+        # Only from two arguments on does a comma keep brackets apart.
+        self.types[name] = cls.id, type if len(args) > 1 else Text(str(type))
+        return name
 
     def imports(self) -> dict[str, str]:
         return {name: self.aliases[name] for name in sorted(self.used)}

@@ -13,7 +13,8 @@ from treaty.schema.dtypes import BY_NAME
 
 # Locals of generated functions, which no dim may shadow; nor may it shadow a builtin.
 _TAKEN: Final = frozenset({"state", "put", "obj", "found", "size", *dir(builtins)})
-_LONGEST: Final = 48  # characters in the stem of a generic class with its arguments
+_LONGEST: Final = 48  # characters in the name of a generic class with its arguments
+_KEPT: Final = 16  # characters of a longer one that are kept, beside the digits that stand for all of it
 # Aliases of imports that generated modules make themselves, and the constants that hold dtypes.
 _RESERVED: Final = frozenset(
     {"_np", "_jax", "_codec", "_ml_dtypes", "_TypedDict", "_classes"} | {f"_{name}" for name in BY_NAME}
@@ -72,6 +73,11 @@ def emitted_for(cls: ir.Class, stem: str, title: str) -> list[str]:
     return [*(f"{stem}_{name}" for name in functions), f"{stem.upper()}_CODEC", f"{title}State"]
 
 
+def type_name(cls: ir.Class, digits: int) -> str:
+    """What stands for a generic class whose arguments are too long to be repeated."""
+    return f"{pascal(cls.symbol)}{_digest(cls.id)[:digits]}Type"
+
+
 def _title(cls: ir.Class) -> str:
     """What a class is called after: a class of another library by its own name, whatever its fields are here."""
     match cls.kind:
@@ -86,13 +92,17 @@ def _title(cls: ir.Class) -> str:
 
 
 def _words(id: str) -> list[str]:
-    """The words of a name. Of one too long to read, the first words and a few digits that stand for all of them."""
+    """The words of a name. Of one too long to read, the first words and digits that depend on nothing but the id."""
     words = re.findall(r"\w+", short(id))
-    if "[" not in id or len(_join(words)) <= _LONGEST:
+    if not re.search(r"[\[(]", id) or len(_join(words)) <= _LONGEST:
         return words
-    while len(words) > 1 and len(_join(words)) > _LONGEST - 9:
+    while len(words) > 1 and len(_join(words)) > _KEPT:
         words.pop()
-    return [*words, hashlib.sha256(id.encode()).hexdigest()[:8]]
+    return [*words, _digest(id)[:8]]
+
+
+def _digest(id: str) -> str:
+    return hashlib.sha256(id.encode()).hexdigest()
 
 
 def _join(words: Iterable[str]) -> str:

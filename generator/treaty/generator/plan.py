@@ -101,6 +101,7 @@ class ModulePlan:
     imports: list[tuple[str, str]]
     injected: bool
     dtypes: list[tuple[str, str]]
+    types: list[tuple[str, Expression]]
     records: list[Record]
     schema_lines: list[str]
     uses: list[str]
@@ -126,6 +127,7 @@ def plan_module(
         imports=sorted(scope.imports().items()),
         injected=inject,
         dtypes=sorted((f"_{dtype}", _dtype_source(dtype)) for dtype in scope.dtypes),
+        types=[(name, type) for name, (_, type) in scope.types.items()],
         records=records,
         schema_lines=_schema_lines(scope.own_classes),
         uses=scope.used_schemas(),

@@ -19,7 +19,8 @@ def render(plan: ModulePlan) -> str:
     record = templates.get_template("record.py.j2")
     body = "".join(_laid_out(record, record=one) for one in plan.records)
     module = templates.get_template("module.py.j2")
-    text = _laid_out(module, plan=plan, body=body, imports=_imports(plan, body))
+    code = body + "".join(str(type) for _, type in plan.types)
+    text = _laid_out(module, plan=plan, body=body, imports=_imports(plan, code))
     try:
         compile(text, "<generated>", "exec", dont_inherit=True)  # in less time than ast.parse takes
     except SyntaxError as error:
@@ -28,14 +29,14 @@ def render(plan: ModulePlan) -> str:
     return text
 
 
-def _imports(plan: ModulePlan, body: str) -> list[str]:
+def _imports(plan: ModulePlan, code: str) -> list[str]:
     """Third-party imports first, as one sorted block: what a formatter of imports would leave alone."""
     lines = {f"import {module} as {alias}" for module, alias in plan.imports}
-    if "_jax." in body:
+    if "_jax." in code:
         lines.add("import jax as _jax")
-    if "_ml_dtypes." in body or any("_ml_dtypes" in dtype for _, dtype in plan.dtypes):
+    if "_ml_dtypes." in code or any("_ml_dtypes" in dtype for _, dtype in plan.dtypes):
         lines.add("import ml_dtypes as _ml_dtypes")
-    if "_np." in body or plan.dtypes:
+    if "_np." in code or plan.dtypes:
         lines.add("import numpy as _np")
     return [*sorted(lines), "from treaty.runtime import codec as _codec"]
 

@@ -16,6 +16,13 @@ from treaty.runtime import codec as _codec
 _float32 = _np.dtype("float32")
 _int32 = _np.dtype("int32")
 
+# Generic classes whose names are too long to be repeated.
+Chain65949e8eType = _schema.Chain[_schema.Params, _schema.Params]
+Adam9e7c447fType = _schema.Adam[Chain65949e8eType]
+Adam7806208dType = _schema.Adam[Adam9e7c447fType]
+Adamfbd6399dType = _schema.Adam[tuple[_schema.Adam[_schema.Params], int]]
+Chain08b905e4Type = _schema.Chain[Adam9e7c447fType, Adamfbd6399dType]
+
 
 class ParamsState(_TypedDict):
     """State of Params."""
@@ -583,6 +590,627 @@ def train_from_state_dict(
     return _codec.build(TRAIN_CODEC, state, {"d_in": d_in, "d_out": d_out})
 
 
+class ChainParamsParamsState(_TypedDict):
+    """State of Chain[Params, Params]."""
+
+    first: AdamParamsState
+    rest: dict[str, ParamsState]
+
+
+def chain_params_params_to_state_dict(
+    obj: _schema.Chain[_schema.Params, _schema.Params],
+) -> ChainParamsParamsState:
+    if type(obj) is not _schema.Chain:
+        raise _codec.other_class(obj, _schema.Chain)
+    return {
+        "first": adam_params_to_state_dict(obj.first),
+        "rest": _codec.indexed(
+            _codec.exact_tuple(obj.rest),
+            params_to_state_dict,
+        ),
+    }
+
+
+def chain_params_params_peek_d_in(state: ChainParamsParamsState) -> int | None:
+    for x in state["rest"].values():
+        return x["w"].shape[0]
+    return None
+
+
+def chain_params_params_peek_d_out(
+    state: ChainParamsParamsState,
+) -> int | None:
+    for x in state["rest"].values():
+        return x["w"].shape[1]
+    return None
+
+
+chain_params_params_new = _codec.constructor(
+    _schema.Chain[_schema.Params, _schema.Params],
+)
+
+
+def chain_params_params_read(
+    state: ChainParamsParamsState,
+    put: _codec.Put,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> _schema.Chain[_schema.Params, _schema.Params]:
+    if type(state) is not dict or len(state) != 2:
+        raise _codec.Mismatch
+    if d_in is None:
+        d_in = chain_params_params_peek_d_in(state)
+    if d_out is None:
+        d_out = chain_params_params_peek_d_out(state)
+    return chain_params_params_new(
+        first=adam_params_read(state["first"], put),
+        rest=tuple(
+            _codec.each(
+                params_read,
+                _codec.items(state["rest"]),
+                put,
+                d_in=d_in,
+                d_out=d_out,
+            ),
+        ),
+    )
+
+
+def chain_params_params_from_state_dict(
+    state: ChainParamsParamsState,
+    *,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> _schema.Chain[_schema.Params, _schema.Params]:
+    return _codec.build(
+        CHAIN_PARAMS_PARAMS_CODEC,
+        state,
+        {"d_in": d_in, "d_out": d_out},
+    )
+
+
+class AdamChainParamsParamsState(_TypedDict):
+    """State of Adam[Chain[Params, Params]]."""
+
+    count: _codec.Array0[_np.int32]
+    mu: ChainParamsParamsState
+    nu: ChainParamsParamsState
+
+
+def adam_chain_params_params_to_state_dict(
+    obj: _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]],
+) -> AdamChainParamsParamsState:
+    if type(obj) is not _schema.Adam:
+        raise _codec.other_class(obj, _schema.Adam)
+    return {
+        "count": obj.count,
+        "mu": chain_params_params_to_state_dict(obj.mu),
+        "nu": chain_params_params_to_state_dict(obj.nu),
+    }
+
+
+def adam_chain_params_params_peek_d_in(
+    state: AdamChainParamsParamsState,
+) -> int | None:
+    found = chain_params_params_peek_d_in(state["mu"])
+    if found is not None:
+        return found
+    found = chain_params_params_peek_d_in(state["nu"])
+    if found is not None:
+        return found
+    return None
+
+
+def adam_chain_params_params_peek_d_out(
+    state: AdamChainParamsParamsState,
+) -> int | None:
+    found = chain_params_params_peek_d_out(state["mu"])
+    if found is not None:
+        return found
+    found = chain_params_params_peek_d_out(state["nu"])
+    if found is not None:
+        return found
+    return None
+
+
+adam_chain_params_params_new = _codec.constructor(
+    _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]],
+)
+
+
+def adam_chain_params_params_read(
+    state: AdamChainParamsParamsState,
+    put: _codec.Put,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]]:
+    if type(state) is not dict or len(state) != 3:
+        raise _codec.Mismatch
+    if d_in is None:
+        d_in = adam_chain_params_params_peek_d_in(state)
+    if d_out is None:
+        d_out = adam_chain_params_params_peek_d_out(state)
+    return adam_chain_params_params_new(
+        count=put(state["count"], _int32, ()),
+        mu=chain_params_params_read(state["mu"], put, d_in=d_in, d_out=d_out),
+        nu=chain_params_params_read(state["nu"], put, d_in=d_in, d_out=d_out),
+    )
+
+
+def adam_chain_params_params_from_state_dict(
+    state: AdamChainParamsParamsState,
+    *,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]]:
+    return _codec.build(
+        ADAM_CHAIN_PARAMS_PARAMS_CODEC,
+        state,
+        {"d_in": d_in, "d_out": d_out},
+    )
+
+
+class AdamAdamChainParamsParamsState(_TypedDict):
+    """State of Adam[Adam[Chain[Params, Params]]]."""
+
+    count: _codec.Array0[_np.int32]
+    mu: AdamChainParamsParamsState
+    nu: AdamChainParamsParamsState
+
+
+def adam_adam_chain_params_params_to_state_dict(
+    obj: Adam7806208dType,
+) -> AdamAdamChainParamsParamsState:
+    if type(obj) is not _schema.Adam:
+        raise _codec.other_class(obj, _schema.Adam)
+    return {
+        "count": obj.count,
+        "mu": adam_chain_params_params_to_state_dict(obj.mu),
+        "nu": adam_chain_params_params_to_state_dict(obj.nu),
+    }
+
+
+def adam_adam_chain_params_params_peek_d_in(
+    state: AdamAdamChainParamsParamsState,
+) -> int | None:
+    found = adam_chain_params_params_peek_d_in(state["mu"])
+    if found is not None:
+        return found
+    found = adam_chain_params_params_peek_d_in(state["nu"])
+    if found is not None:
+        return found
+    return None
+
+
+def adam_adam_chain_params_params_peek_d_out(
+    state: AdamAdamChainParamsParamsState,
+) -> int | None:
+    found = adam_chain_params_params_peek_d_out(state["mu"])
+    if found is not None:
+        return found
+    found = adam_chain_params_params_peek_d_out(state["nu"])
+    if found is not None:
+        return found
+    return None
+
+
+adam_adam_chain_params_params_new = _codec.constructor(Adam7806208dType)
+
+
+def adam_adam_chain_params_params_read(
+    state: AdamAdamChainParamsParamsState,
+    put: _codec.Put,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> Adam7806208dType:
+    if type(state) is not dict or len(state) != 3:
+        raise _codec.Mismatch
+    if d_in is None:
+        d_in = adam_adam_chain_params_params_peek_d_in(state)
+    if d_out is None:
+        d_out = adam_adam_chain_params_params_peek_d_out(state)
+    return adam_adam_chain_params_params_new(
+        count=put(state["count"], _int32, ()),
+        mu=adam_chain_params_params_read(
+            state["mu"],
+            put,
+            d_in=d_in,
+            d_out=d_out,
+        ),
+        nu=adam_chain_params_params_read(
+            state["nu"],
+            put,
+            d_in=d_in,
+            d_out=d_out,
+        ),
+    )
+
+
+def adam_adam_chain_params_params_from_state_dict(
+    state: AdamAdamChainParamsParamsState,
+    *,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> Adam7806208dType:
+    return _codec.build(
+        ADAM_ADAM_CHAIN_PARAMS_PARAMS_CODEC,
+        state,
+        {"d_in": d_in, "d_out": d_out},
+    )
+
+
+AdamTupleAdamParamsIntMuState = _TypedDict(
+    "AdamTupleAdamParamsIntMuState",
+    {
+        "0": "AdamParamsState",
+        "1": "int",
+    },
+)
+
+
+def adam_tuple_adam_params_int_mu_to_state_dict(
+    obj: tuple[_schema.Adam[_schema.Params], int],
+) -> AdamTupleAdamParamsIntMuState:
+    _codec.check_tuple(obj, 2)
+    return {
+        "0": adam_params_to_state_dict(obj[0]),
+        "1": obj[1],
+    }
+
+
+def adam_tuple_adam_params_int_mu_read(
+    state: AdamTupleAdamParamsIntMuState,
+    put: _codec.Put,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> tuple[_schema.Adam[_schema.Params], int]:
+    if type(state) is not dict or len(state) != 2:
+        raise _codec.Mismatch
+    if d_in is None:
+        d_in = state["0"]["mu"]["w"].shape[0]
+    if d_out is None:
+        d_out = state["0"]["mu"]["w"].shape[1]
+    return (
+        adam_params_read(state["0"], put, d_in=d_in, d_out=d_out),
+        _codec.integer(state["1"]),
+    )
+
+
+def adam_tuple_adam_params_int_mu_abstract(
+    d_in: int,
+    d_out: int,
+) -> tuple[_schema.Adam[_schema.Params], int]:
+    return (
+        adam_params_abstract(d_in=d_in, d_out=d_out),
+        0,
+    )
+
+
+AdamTupleAdamParamsIntNuState = _TypedDict(
+    "AdamTupleAdamParamsIntNuState",
+    {
+        "0": "AdamParamsState",
+        "1": "int",
+    },
+)
+
+
+def adam_tuple_adam_params_int_nu_to_state_dict(
+    obj: tuple[_schema.Adam[_schema.Params], int],
+) -> AdamTupleAdamParamsIntNuState:
+    _codec.check_tuple(obj, 2)
+    return {
+        "0": adam_params_to_state_dict(obj[0]),
+        "1": obj[1],
+    }
+
+
+def adam_tuple_adam_params_int_nu_read(
+    state: AdamTupleAdamParamsIntNuState,
+    put: _codec.Put,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> tuple[_schema.Adam[_schema.Params], int]:
+    if type(state) is not dict or len(state) != 2:
+        raise _codec.Mismatch
+    if d_in is None:
+        d_in = state["0"]["mu"]["w"].shape[0]
+    if d_out is None:
+        d_out = state["0"]["mu"]["w"].shape[1]
+    return (
+        adam_params_read(state["0"], put, d_in=d_in, d_out=d_out),
+        _codec.integer(state["1"]),
+    )
+
+
+def adam_tuple_adam_params_int_nu_abstract(
+    d_in: int,
+    d_out: int,
+) -> tuple[_schema.Adam[_schema.Params], int]:
+    return (
+        adam_params_abstract(d_in=d_in, d_out=d_out),
+        0,
+    )
+
+
+class AdamTupleAdamParamsIntState(_TypedDict):
+    """State of Adam[tuple[Adam[Params], int]]."""
+
+    count: _codec.Array0[_np.int32]
+    mu: AdamTupleAdamParamsIntMuState
+    nu: AdamTupleAdamParamsIntNuState
+
+
+def adam_tuple_adam_params_int_to_state_dict(
+    obj: _schema.Adam[tuple[_schema.Adam[_schema.Params], int]],
+) -> AdamTupleAdamParamsIntState:
+    if type(obj) is not _schema.Adam:
+        raise _codec.other_class(obj, _schema.Adam)
+    return {
+        "count": obj.count,
+        "mu": adam_tuple_adam_params_int_mu_to_state_dict(obj.mu),
+        "nu": adam_tuple_adam_params_int_nu_to_state_dict(obj.nu),
+    }
+
+
+adam_tuple_adam_params_int_new = _codec.constructor(
+    _schema.Adam[tuple[_schema.Adam[_schema.Params], int]],
+)
+
+
+def adam_tuple_adam_params_int_read(
+    state: AdamTupleAdamParamsIntState,
+    put: _codec.Put,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> _schema.Adam[tuple[_schema.Adam[_schema.Params], int]]:
+    if type(state) is not dict or len(state) != 3:
+        raise _codec.Mismatch
+    if d_in is None:
+        d_in = state["mu"]["0"]["mu"]["w"].shape[0]
+    if d_out is None:
+        d_out = state["mu"]["0"]["mu"]["w"].shape[1]
+    return adam_tuple_adam_params_int_new(
+        count=put(state["count"], _int32, ()),
+        mu=adam_tuple_adam_params_int_mu_read(
+            state["mu"],
+            put,
+            d_in=d_in,
+            d_out=d_out,
+        ),
+        nu=adam_tuple_adam_params_int_nu_read(
+            state["nu"],
+            put,
+            d_in=d_in,
+            d_out=d_out,
+        ),
+    )
+
+
+def adam_tuple_adam_params_int_from_state_dict(
+    state: AdamTupleAdamParamsIntState,
+    *,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> _schema.Adam[tuple[_schema.Adam[_schema.Params], int]]:
+    return _codec.build(
+        ADAM_TUPLE_ADAM_PARAMS_INT_CODEC,
+        state,
+        {"d_in": d_in, "d_out": d_out},
+    )
+
+
+def adam_tuple_adam_params_int_abstract(
+    d_in: int,
+    d_out: int,
+) -> _schema.Adam[tuple[_schema.Adam[_schema.Params], int]]:
+    return _codec.blank(
+        _schema.Adam,
+        count=_codec.abstract((), _int32),
+        mu=adam_tuple_adam_params_int_mu_abstract(d_in=d_in, d_out=d_out),
+        nu=adam_tuple_adam_params_int_nu_abstract(d_in=d_in, d_out=d_out),
+    )
+
+
+class ChainAdamChain08b905e4State(_TypedDict):
+    """State of Chain[Adam[Chain[Params, Params]], Adam[tuple[Adam[Params], int]]]."""
+
+    first: AdamAdamChainParamsParamsState
+    rest: dict[str, AdamTupleAdamParamsIntState]
+
+
+def chain_adam_chain_08b905e4_to_state_dict(
+    obj: Chain08b905e4Type,
+) -> ChainAdamChain08b905e4State:
+    if type(obj) is not _schema.Chain:
+        raise _codec.other_class(obj, _schema.Chain)
+    return {
+        "first": adam_adam_chain_params_params_to_state_dict(obj.first),
+        "rest": _codec.indexed(
+            _codec.exact_tuple(obj.rest),
+            adam_tuple_adam_params_int_to_state_dict,
+        ),
+    }
+
+
+def chain_adam_chain_08b905e4_peek_d_in(
+    state: ChainAdamChain08b905e4State,
+) -> int | None:
+    for x in state["rest"].values():
+        return x["mu"]["0"]["mu"]["w"].shape[0]
+    return None
+
+
+def chain_adam_chain_08b905e4_peek_d_out(
+    state: ChainAdamChain08b905e4State,
+) -> int | None:
+    for x in state["rest"].values():
+        return x["mu"]["0"]["mu"]["w"].shape[1]
+    return None
+
+
+chain_adam_chain_08b905e4_new = _codec.constructor(Chain08b905e4Type)
+
+
+def chain_adam_chain_08b905e4_read(
+    state: ChainAdamChain08b905e4State,
+    put: _codec.Put,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> Chain08b905e4Type:
+    if type(state) is not dict or len(state) != 2:
+        raise _codec.Mismatch
+    if d_in is None:
+        d_in = chain_adam_chain_08b905e4_peek_d_in(state)
+    if d_out is None:
+        d_out = chain_adam_chain_08b905e4_peek_d_out(state)
+    return chain_adam_chain_08b905e4_new(
+        first=adam_adam_chain_params_params_read(state["first"], put),
+        rest=tuple(
+            _codec.each(
+                adam_tuple_adam_params_int_read,
+                _codec.items(state["rest"]),
+                put,
+                d_in=d_in,
+                d_out=d_out,
+            ),
+        ),
+    )
+
+
+def chain_adam_chain_08b905e4_from_state_dict(
+    state: ChainAdamChain08b905e4State,
+    *,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> Chain08b905e4Type:
+    return _codec.build(
+        CHAIN_ADAM_CHAIN_08B905E4_CODEC,
+        state,
+        {"d_in": d_in, "d_out": d_out},
+    )
+
+
+class AdamChainAdamB62b9717State(_TypedDict):
+    """State of Adam[Chain[Adam[Chain[Params, Params]], Adam[tuple[Adam[Params], int]]]]."""
+
+    count: _codec.Array0[_np.int32]
+    mu: ChainAdamChain08b905e4State
+    nu: ChainAdamChain08b905e4State
+
+
+def adam_chain_adam_b62b9717_to_state_dict(
+    obj: _schema.Adam[Chain08b905e4Type],
+) -> AdamChainAdamB62b9717State:
+    if type(obj) is not _schema.Adam:
+        raise _codec.other_class(obj, _schema.Adam)
+    return {
+        "count": obj.count,
+        "mu": chain_adam_chain_08b905e4_to_state_dict(obj.mu),
+        "nu": chain_adam_chain_08b905e4_to_state_dict(obj.nu),
+    }
+
+
+def adam_chain_adam_b62b9717_peek_d_in(
+    state: AdamChainAdamB62b9717State,
+) -> int | None:
+    found = chain_adam_chain_08b905e4_peek_d_in(state["mu"])
+    if found is not None:
+        return found
+    found = chain_adam_chain_08b905e4_peek_d_in(state["nu"])
+    if found is not None:
+        return found
+    return None
+
+
+def adam_chain_adam_b62b9717_peek_d_out(
+    state: AdamChainAdamB62b9717State,
+) -> int | None:
+    found = chain_adam_chain_08b905e4_peek_d_out(state["mu"])
+    if found is not None:
+        return found
+    found = chain_adam_chain_08b905e4_peek_d_out(state["nu"])
+    if found is not None:
+        return found
+    return None
+
+
+adam_chain_adam_b62b9717_new = _codec.constructor(
+    _schema.Adam[Chain08b905e4Type],
+)
+
+
+def adam_chain_adam_b62b9717_read(
+    state: AdamChainAdamB62b9717State,
+    put: _codec.Put,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> _schema.Adam[Chain08b905e4Type]:
+    if type(state) is not dict or len(state) != 3:
+        raise _codec.Mismatch
+    if d_in is None:
+        d_in = adam_chain_adam_b62b9717_peek_d_in(state)
+    if d_out is None:
+        d_out = adam_chain_adam_b62b9717_peek_d_out(state)
+    return adam_chain_adam_b62b9717_new(
+        count=put(state["count"], _int32, ()),
+        mu=chain_adam_chain_08b905e4_read(
+            state["mu"],
+            put,
+            d_in=d_in,
+            d_out=d_out,
+        ),
+        nu=chain_adam_chain_08b905e4_read(
+            state["nu"],
+            put,
+            d_in=d_in,
+            d_out=d_out,
+        ),
+    )
+
+
+def adam_chain_adam_b62b9717_from_state_dict(
+    state: AdamChainAdamB62b9717State,
+    *,
+    d_in: int | None = None,
+    d_out: int | None = None,
+) -> _schema.Adam[Chain08b905e4Type]:
+    return _codec.build(
+        ADAM_CHAIN_ADAM_B62B9717_CODEC,
+        state,
+        {"d_in": d_in, "d_out": d_out},
+    )
+
+
+class DeepState(_TypedDict):
+    """State of Deep."""
+
+    opt: AdamChainAdamB62b9717State
+
+
+def deep_to_state_dict(obj: _schema.Deep) -> DeepState:
+    if type(obj) is not _schema.Deep:
+        raise _codec.other_class(obj, _schema.Deep)
+    return {
+        "opt": adam_chain_adam_b62b9717_to_state_dict(obj.opt),
+    }
+
+
+deep_new = _codec.constructor(_schema.Deep)
+
+
+def deep_read(state: DeepState, put: _codec.Put) -> _schema.Deep:
+    if type(state) is not dict or len(state) != 1:
+        raise _codec.Mismatch
+    return deep_new(
+        opt=adam_chain_adam_b62b9717_read(state["opt"], put),
+    )
+
+
+def deep_from_state_dict(state: DeepState) -> _schema.Deep:
+    return _codec.build(DEEP_CODEC, state, {})
+
+
 SCHEMA = _codec.schema(
     r"""
 {"treaty": 1, "root": "", "classes": [
@@ -624,6 +1252,37 @@ SCHEMA = _codec.schema(
   {"key": "count", "type": {"kind": "array", "dtype": "int32", "dims": []}},
   {"key": "mu", "type": {"kind": "tuple", "items": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Params", "ties": {"d_in": "d_in", "d_out": "d_out"}}, {"kind": "scalar", "type": "int"}]}},
   {"key": "nu", "type": {"kind": "tuple", "items": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Params", "ties": {"d_in": "d_in", "d_out": "d_out"}}, {"kind": "scalar", "type": "int"}]}}
+ ]},
+ {"id": "tests.generator.cases.generics.schema:Deep", "kind": "state", "dims": [], "fields": [
+  {"key": "opt", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]], tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]]]"}}
+ ]},
+ {"id": "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]", "symbol": "tests.generator.cases.generics.schema:Chain", "kind": "state", "dims": ["d_in", "d_out"], "args": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Params", "ties": {"d_in": "d_in", "d_out": "d_out"}}, {"kind": "node", "cls": "tests.generator.cases.generics.schema:Params", "ties": {"d_in": "d_in", "d_out": "d_out"}}], "fields": [
+  {"key": "first", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params]"}},
+  {"key": "rest", "type": {"kind": "sequence", "item": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Params", "ties": {"d_in": "d_in", "d_out": "d_out"}}, "immutable": true}}
+ ]},
+ {"id": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]", "symbol": "tests.generator.cases.generics.schema:Adam", "kind": "state", "dims": ["d_in", "d_out"], "args": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]", "ties": {"d_in": "d_in", "d_out": "d_out"}}], "fields": [
+  {"key": "count", "type": {"kind": "array", "dtype": "int32", "dims": []}},
+  {"key": "mu", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]", "ties": {"d_in": "d_in", "d_out": "d_out"}}},
+  {"key": "nu", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]", "ties": {"d_in": "d_in", "d_out": "d_out"}}}
+ ]},
+ {"id": "tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]", "symbol": "tests.generator.cases.generics.schema:Adam", "kind": "state", "dims": ["d_in", "d_out"], "args": [{"kind": "tuple", "items": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params]", "ties": {"d_in": "d_in", "d_out": "d_out"}}, {"kind": "scalar", "type": "int"}]}], "fields": [
+  {"key": "count", "type": {"kind": "array", "dtype": "int32", "dims": []}},
+  {"key": "mu", "type": {"kind": "tuple", "items": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params]", "ties": {"d_in": "d_in", "d_out": "d_out"}}, {"kind": "scalar", "type": "int"}]}},
+  {"key": "nu", "type": {"kind": "tuple", "items": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params]", "ties": {"d_in": "d_in", "d_out": "d_out"}}, {"kind": "scalar", "type": "int"}]}}
+ ]},
+ {"id": "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]], tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]]", "symbol": "tests.generator.cases.generics.schema:Chain", "kind": "state", "dims": ["d_in", "d_out"], "args": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}, {"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}], "fields": [
+  {"key": "first", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]]"}},
+  {"key": "rest", "type": {"kind": "sequence", "item": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}, "immutable": true}}
+ ]},
+ {"id": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]]", "symbol": "tests.generator.cases.generics.schema:Adam", "kind": "state", "dims": ["d_in", "d_out"], "args": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}], "fields": [
+  {"key": "count", "type": {"kind": "array", "dtype": "int32", "dims": []}},
+  {"key": "mu", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}},
+  {"key": "nu", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}}
+ ]},
+ {"id": "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]], tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]]]", "symbol": "tests.generator.cases.generics.schema:Adam", "kind": "state", "dims": ["d_in", "d_out"], "args": [{"kind": "node", "cls": "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]], tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}], "fields": [
+  {"key": "count", "type": {"kind": "array", "dtype": "int32", "dims": []}},
+  {"key": "mu", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]], tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}},
+  {"key": "nu", "type": {"kind": "node", "cls": "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]], tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]]", "ties": {"d_in": "d_in", "d_out": "d_out"}}}
  ]}
 ]}
 """,
@@ -736,4 +1395,88 @@ TRAIN_CODEC = _codec.register(
     unsized="$.opt.rest",
     dims=("d_in", "d_out"),
     children=("params", "opt", "other"),
+)
+
+CHAIN_PARAMS_PARAMS_CODEC = _codec.register(
+    _schema.Chain[_schema.Params, _schema.Params],
+    "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]",
+    schemas=SCHEMA,
+    digest="sha256:7fb9633aaecdd2199e28773696f465b5874d706b4978f6f7120a1c3b4ad9db48",
+    write=chain_params_params_to_state_dict,
+    read=chain_params_params_read,
+    unsized="$.rest",
+    dims=("d_in", "d_out"),
+    children=("first", "rest"),
+)
+
+ADAM_CHAIN_PARAMS_PARAMS_CODEC = _codec.register(
+    _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]],
+    "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]",
+    schemas=SCHEMA,
+    digest="sha256:5ff738080b74871dbfc2af248f69dc803d57e76e0b0c7946c18334bfae4e4712",
+    write=adam_chain_params_params_to_state_dict,
+    read=adam_chain_params_params_read,
+    unsized="$.mu.rest",
+    dims=("d_in", "d_out"),
+    children=("count", "mu", "nu"),
+)
+
+ADAM_ADAM_CHAIN_PARAMS_PARAMS_CODEC = _codec.register(
+    Adam7806208dType,
+    "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]]]",
+    schemas=SCHEMA,
+    digest="sha256:4b36fd132bfc13a57b6d098048b8bbed6d0e2e5e07b6adfcbcb358dbd85c9963",
+    write=adam_adam_chain_params_params_to_state_dict,
+    read=adam_adam_chain_params_params_read,
+    unsized="$.mu.mu.rest",
+    dims=("d_in", "d_out"),
+    children=("count", "mu", "nu"),
+)
+
+ADAM_TUPLE_ADAM_PARAMS_INT_CODEC = _codec.register(
+    _schema.Adam[tuple[_schema.Adam[_schema.Params], int]],
+    "tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]",
+    schemas=SCHEMA,
+    digest="sha256:ea85f16c7a9e26b1d0cca8dca27581f02a2a2c4a5e4bcf9050c2bd931389b108",
+    write=adam_tuple_adam_params_int_to_state_dict,
+    read=adam_tuple_adam_params_int_read,
+    abstract=adam_tuple_adam_params_int_abstract,
+    dims=("d_in", "d_out"),
+    sizes=("d_in", "d_out"),
+    children=("count", "mu", "nu"),
+)
+
+CHAIN_ADAM_CHAIN_08B905E4_CODEC = _codec.register(
+    Chain08b905e4Type,
+    "tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]], tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]]",
+    schemas=SCHEMA,
+    digest="sha256:d0465cc157f95536882acee8f825aeec0b590d8c74e23772a2207261173bab14",
+    write=chain_adam_chain_08b905e4_to_state_dict,
+    read=chain_adam_chain_08b905e4_read,
+    unsized="$.first.mu.mu.rest",
+    dims=("d_in", "d_out"),
+    children=("first", "rest"),
+)
+
+ADAM_CHAIN_ADAM_B62B9717_CODEC = _codec.register(
+    _schema.Adam[Chain08b905e4Type],
+    "tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Chain[tests.generator.cases.generics.schema:Params, tests.generator.cases.generics.schema:Params]], tests.generator.cases.generics.schema:Adam[tuple[tests.generator.cases.generics.schema:Adam[tests.generator.cases.generics.schema:Params], int]]]]",
+    schemas=SCHEMA,
+    digest="sha256:da6d1f6bc19be53bc1142bcd74926a91bbbf01059a79cdc670f32abc2ee53497",
+    write=adam_chain_adam_b62b9717_to_state_dict,
+    read=adam_chain_adam_b62b9717_read,
+    unsized="$.mu.first.mu.mu.rest",
+    dims=("d_in", "d_out"),
+    children=("count", "mu", "nu"),
+)
+
+DEEP_CODEC = _codec.register(
+    _schema.Deep,
+    "tests.generator.cases.generics.schema:Deep",
+    schemas=SCHEMA,
+    digest="sha256:f4c798229c0c8f2504c92f708d80ce50693e62e4566f7fc09858a68c9c0c6b32",
+    write=deep_to_state_dict,
+    read=deep_read,
+    unsized="$.opt.mu.first.mu.mu.rest",
+    children=("opt",),
 )

@@ -1,4 +1,4 @@
-"""Generic classes: filled in, nested, bare, and with a bound."""
+"""Generic classes: filled in, nested, bare, with a bound, and too deep to be named after all their arguments."""
 
 from typing import Annotated, Generic, TypeVar
 
@@ -44,3 +44,8 @@ class Train:
     params: Annotated[Params, Dims(...)]
     opt: Annotated[Chain[Params, Float32[Array, "d_out"]], Dims(...)]
     other: Adam[tuple[Params, int]]
+
+
+@state
+class Deep:
+    opt: Adam[Chain[Adam[Chain[Params, Params]], Adam[tuple[Adam[Params], int]]]]
