@@ -177,7 +177,10 @@ def test_used_modules_of_the_project_are_checked_too(project: Path) -> None:
             "state.py:8: Linear.kernel: cannot resolve",
         ),
         ("x = 1", "my.state: no class declared with @state, so there is nothing to generate"),
-        ("import os; os._exit(3)", "my.state: importing ended the process: exit code 3"),
+        (
+            "import os; os._exit(3)",
+            "my.state: importing ended the process: exit code 3; to see where, run: python -v -c 'import my.state'",
+        ),
         ("import sys; sys.exit(1)", "state.py:1: my.state: cannot be imported: SystemExit: 1"),
     ],
 )

@@ -68,7 +68,7 @@ def test_constants_are_folded() -> None:
         ("f(x)", "dim 'f(x)': expected a name, an int, or an expression of them with + - * // and parentheses"),
         ("2.5", "dim '2.5': expected a name, an int, or an expression of them with + - * // and parentheses"),
         ("True", "dim 'True': expected a name, an int, or an expression of them with + - * // and parentheses"),
-        ("d//0", "dim 'd//0': division by zero"),
+        ("d//0", "dim 'd//0': division by zero; write another divisor"),
         ("1-3", "dim '1-3': a size cannot be negative"),
         ("4x=3", "dim '4x=3': expected name=size, as in d_ff=4*d_model"),
         ("a=b=3", "dim 'a=b=3': expected name=size, as in d_ff=4*d_model"),

@@ -63,15 +63,18 @@ def problem_of(annotation: Any, **options: Any) -> str:
             "write Annotated[Partial, Fields(func=the_function, args=(Float32[Array, 'd'],), keywords={'scale': float})]",
         ),
         (Annotated[int, Length("n")], "Length('n'): expected list[X], tuple[X, ...] or dict[K, X], got int"),
-        (Annotated[int, Dims(d="e")], "Dims(d='e'): only a class has dims to tie, not int"),
+        (Annotated[int, Dims(d="e")], "Dims(d='e'): only a class has dims to tie, not int; remove Dims(...)"),
         (Annotated[list[int], Length], "Annotated[..., Length]: write Length(...) with its arguments"),
         (Annotated[int, ArraySpec("float32")], "array type int: expected jax.Array or np.ndarray"),
         (
             Annotated[np.ndarray, ArraySpec("key<rbg>")],
             "key<rbg>: PRNG keys are jax arrays; write Array, not np.ndarray",
         ),
-        (Annotated[Foreign, Fields(count=int)], "Fields(...): no type for mu of Foreign"),
-        (Annotated[Foreign, Fields(count=int, mu=int, nu=int)], "Fields(nu=...): Foreign has count, mu"),
+        (Annotated[Foreign, Fields(count=int)], "Fields(...): no type for mu of Foreign; add mu=..."),
+        (
+            Annotated[Foreign, Fields(count=int, mu=int, nu=int)],
+            "Fields(nu=...): Foreign has no field 'nu'; its fields: count, mu",
+        ),
         (Annotated[int, Fields()], "Fields(...): expected a NamedTuple, dataclass or attrs class, got int"),
         (Annotated["list[int] | None", Fields()], None),
         (Annotated[Partial, Fields(func=3)], None),
@@ -157,9 +160,9 @@ def test_labels_define_a_name_once_and_not_by_itself() -> None:
     class Circular:
         x: Float32[Array, "d=2*d"]
 
-    with pytest.raises(SchemaError, match=r"Twice.y: dim d=4: d is 3 on another axis"):
+    with pytest.raises(SchemaError, match=r"Twice.y: dim d=4: d is 3 on another axis; give one of them another label"):
         schema_of(Twice)
-    with pytest.raises(SchemaError, match=r"Circular: dim d=2\*d: d is defined by itself"):
+    with pytest.raises(SchemaError, match=r"Circular: dim d=2\*d: d is defined by itself; define it by other dims"):
         schema_of(Circular)
 
 
@@ -178,7 +181,9 @@ def test_keys_must_differ() -> None:
         a: int
         b: int = field(key="a")
 
-    with pytest.raises(SchemaError, match=r"Wrong.b: key 'a' is already the key of a; keys must differ"):
+    with pytest.raises(
+        SchemaError, match=r"Wrong.b: key 'a' is already the key of a; write field\(key=...\) with another"
+    ):
         schema_of(Wrong)
 
 
@@ -196,7 +201,9 @@ def test_fields_that_init_does_not_take() -> None:
     class Wrong:
         x: int = attrs.field(init=False, default=1)
 
-    with pytest.raises(SchemaError, match=r"Wrong.x: init=False cannot be restored"):
+    with pytest.raises(
+        SchemaError, match=r"Wrong.x: a field with init=False cannot be restored; remove init=False, and give"
+    ):
         schema_of(Wrong)
 
 
@@ -234,7 +241,7 @@ class Endless:
         (lambda: Length(-1), "Length(-1): a size cannot be negative"),
         (lambda: Length(True), "Length(True): expected a name, an int or an expression, got bool"),
         (lambda: UNTYPED.Dims(d=2.5), "Dims(d=2.5): expected a name, an int or an expression, got float"),
-        (lambda: UNTYPED.Dims(3), "Dims(3): expected a dim name or ..."),
+        (lambda: UNTYPED.Dims(3), "Dims(3): expected the name of a dim, or ... for all of them"),
         (lambda: ArraySpec("float7", "d"), "ArraySpec('float7'): unknown dtype; known: bool, int1, "),
         (lambda: ArraySpec("float32", "d,e"), "dim 'd,e': expected a name"),
     ],

@@ -87,7 +87,7 @@ def read_modules(names: Iterable[str], project: Project) -> list[Module]:
         )
         if not result.exists():
             last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            raise SchemaError(f"{', '.join(names)}: importing ended the process: {last}")
+            raise SchemaError(f"{', '.join(names)}: importing ended the process: {last}; {_seen(names)}")
         answers = json.loads(result.read_text())
     problems = [problem for answer in answers.values() for problem in answer.get("problems", ())]
     if problems:
@@ -102,6 +102,10 @@ def read_modules(names: Iterable[str], project: Project) -> list[Module]:
         )
         for name, data in answers.items()
     ]
+
+
+def _seen(names: list[str]) -> str:
+    return f"to see where, run: python -v -c 'import {', '.join(names)}'"
 
 
 def _no_module(name: str) -> str:

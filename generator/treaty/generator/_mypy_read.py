@@ -123,7 +123,7 @@ class _Reader:
         options = self._options(statement.value, place)
         key = name if options.get("key") is None else str(options["key"])
         if keys.get(key, name) != name:
-            raise SchemaError(f"key {key!r} is already the key of {keys[key]}; keys must differ")
+            raise SchemaError(f"key {key!r} is already the key of {keys[key]}; write field(key=...) with another")
         keys[key] = name
         type = self._types.read(statement.annotation, place, scope)
         if options.get("static"):
@@ -137,7 +137,9 @@ class _Reader:
         callee = self._types.names.find(value.func, place).fullname
         given = notes.keywords(value)
         if callee in ("attr.field", "attrs.field") and "init" in given and notes.literal(given["init"]) is False:
-            raise SchemaError("init=False cannot be restored; drop it, or give the field a default")
+            raise SchemaError(
+                "a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one"
+            )
         if callee != f"{notes.DECLARE}.field":
             return {}
         return {name: notes.literal(given[name]) for name in ("key", "static") if name in given}

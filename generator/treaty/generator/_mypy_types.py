@@ -171,9 +171,9 @@ class Types:
             expected = notes.constructor_names(found.node, self.names)
             for name in types:
                 if name not in expected:
-                    raise SchemaError(f"Fields({name}=...): {found.node.name} has {', '.join(expected) or 'no fields'}")
+                    raise SchemaError(_leaves.no_such_field(name, found.node.name, expected))
             if missing := [name for name in expected if name not in types]:
-                raise SchemaError(f"Fields(...): no type for {', '.join(missing)} of {found.node.name}")
+                raise SchemaError(_leaves.no_type_for(missing, found.node.name))
         return self.inline(types)
 
     def _partial(self, given: Mapping[str, ast.expr], place: Place, scope: Scope) -> ir.Type:

@@ -10,6 +10,7 @@ from treaty.generator._layout import Expression, Text, joined, lay_out
 from treaty.generator.plan import ModulePlan
 from treaty.schema import SchemaError
 
+_REPORT: Final = "this is a mistake of Treaty, not yours: please report it with the schema"
 _MARK: Final = "\0"  # in no text of a user: literals and JSON escape it
 
 
@@ -25,7 +26,9 @@ def render(plan: ModulePlan) -> str:
         compile(text, "<generated>", "exec", dont_inherit=True)  # in less time than ast.parse takes
     except SyntaxError as error:
         line = text.splitlines()[(error.lineno or 1) - 1]
-        raise SchemaError(f"{plan.source}: the generated text is not Python at {line!r}: {error.msg}") from error
+        raise SchemaError(
+            f"{plan.source}: the generated text is not Python at {line!r}: {error.msg}; {_REPORT}"
+        ) from error
     return text
 
 

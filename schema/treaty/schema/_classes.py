@@ -69,7 +69,7 @@ def declared(cls: Any, kind: ir.DeclaredKind) -> list[tuple[str, str, Any, str |
 def _declared_attribute(cls: Any, attribute: "attrs.Attribute[Any]") -> tuple[str, str, Any, str | None]:
     if not attribute.init:
         raise SchemaError(
-            f"{Place(cls, attribute.name)}: init=False cannot be restored; drop it, or give the field a default"
+            f"{Place(cls, attribute.name)}: a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one"
         )
     return attribute.name, attribute.alias or "", options_of(attribute), _default(attribute.default)
 

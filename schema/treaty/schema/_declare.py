@@ -100,7 +100,7 @@ class Dims:
     def __init__(self, /, *same: "str | EllipsisType", **tied: "str | int") -> None:
         for name in same:
             if name is not Ellipsis and not isinstance(name, str):
-                raise SchemaError(f"Dims({name!r}): expected a dim name or ...")
+                raise SchemaError(f"Dims({name!r}): expected the name of a dim, or ... for all of them")
         self.every = Ellipsis in same
         self.ties = {spelled(name): _size(f"Dims({name!r})", name) for name in same if isinstance(name, str)}
         self.ties |= {spelled(name): _size(f"Dims({name}={size!r})", size) for name, size in tied.items()}

@@ -3,7 +3,7 @@
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, assert_never
 
 import jaxtyping
@@ -128,6 +128,15 @@ def show(annotation: Any) -> str:
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return annotation.__name__.rpartition(".")[2]  # jax.Array's name has its module in it
     return str(annotation)
+
+
+def no_such_field(name: str, cls: str, fields: Iterable[str]) -> str:
+    return f"Fields({name}=...): {cls} has no field {name!r}; its fields: {', '.join(fields) or 'none'}"
+
+
+def no_type_for(names: Iterable[str], cls: str) -> str:
+    added = ", ".join(f"{name}=..." for name in names)
+    return f"Fields(...): no type for {', '.join(names)} of {cls}; add {added}"
 
 
 def refuse(annotation: Any) -> str:

@@ -32,6 +32,8 @@ from treaty.schema._leaves import (
     hashable,
     is_partial,
     is_pytree,
+    no_such_field,
+    no_type_for,
     numpy_scalar,
     refuse,
     show,
@@ -121,7 +123,9 @@ class Reader:
                 check_name(name, kind)
                 key = name if options.key is None else options.key
                 if key in keys:
-                    raise SchemaError(f"key {key!r} is already the key of {keys[key]}; keys must differ")
+                    raise SchemaError(
+                        f"key {key!r} is already the key of {keys[key]}; write field(key=...) with another"
+                    )
                 keys[key] = name
                 type = self._type(hints[name], scope, place)
                 if options.static:
@@ -217,13 +221,15 @@ class Reader:
             return self._partial(given, scope, place)
         origin = typing.get_origin(cls) or cls
         if not isinstance(origin, type):
-            raise SchemaError(f"Annotated[{show(cls)}, Fields(...)]: expected a class")
+            raise SchemaError(
+                f"Annotated[{show(cls)}, Fields(...)]: expected a class, as in Annotated[optax.TraceState, Fields(trace=Params)]"
+            )
         expected = constructor_names(origin)
         for name in given.types:
             if name not in expected:
-                raise SchemaError(f"Fields({name}=...): {origin.__name__} has {', '.join(expected) or 'no fields'}")
+                raise SchemaError(no_such_field(name, origin.__name__, expected))
         if missing := [name for name in expected if name not in given.types]:
-            raise SchemaError(f"Fields(...): no type for {', '.join(missing)} of {origin.__name__}")
+            raise SchemaError(no_type_for(missing, origin.__name__))
         types = {name: given.types[name] for name in expected}
         aliases = {one.name: str(one.alias) for one in attrs.fields(origin)} if attrs.has(origin) else {}
         return self._inline(self._symbol(origin), "foreign", types, scope, place, aliases)

@@ -103,11 +103,13 @@ def _definitions(cls: ir.Class, place_of: Callable[[str], str], problems: list[s
                 continue
             if found.setdefault(dim.label, dim.size) != dim.size:
                 problems.append(
-                    f"{place_of(cls.id)}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis"
+                    f"{place_of(cls.id)}.{field.name}: dim {dim}: {dim.label} is {found[dim.label]} on another axis; give one of them another label"
                 )
     for label, size in found.items():
         if label in _reached(size, found):
-            problems.append(f"{place_of(cls.id)}: dim {label}={size}: {label} is defined by itself")
+            problems.append(
+                f"{place_of(cls.id)}: dim {label}={size}: {label} is defined by itself; define it by other dims"
+            )
     return tuple(sorted(found.items()))
 
 

@@ -19,7 +19,7 @@ def open_ties(type: ir.Type) -> ir.Type:
 
 def tie(type: ir.Type, dims: Dims) -> ir.Type:
     if not list(ir.nodes(type)):
-        raise SchemaError(f"{dims!r}: only a class has dims to tie, not {ir.describe(type)}")
+        raise SchemaError(f"{dims!r}: only a class has dims to tie, not {ir.describe(type)}; remove Dims(...)")
     ties = dict(dims.ties)
     if dims.every:
         ties[EVERY] = Name(EVERY)

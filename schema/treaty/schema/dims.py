@@ -217,7 +217,7 @@ def _convert(tree: ast.expr, text: str) -> Expr:
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
         op = Op(_OPERATORS[type(tree.op)], _convert(tree.left, text), _convert(tree.right, text))
         if op.op == "//" and op.right == Int(0):
-            raise SchemaError(f"dim {text!r}: division by zero")
+            raise SchemaError(f"dim {text!r}: division by zero; write another divisor")
         return _fold(op)
     raise _bad_size(text)
 

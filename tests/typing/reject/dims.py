@@ -130,7 +130,7 @@ class TieOfANumber:
 
 @state
 class TieOfAScalar:
-    # P: Dims(d='n'): only a class has dims to tie, not int  [treaty]
+    # P: Dims(d='n'): only a class has dims to tie, not int; remove Dims(...)  [treaty]
     step: Annotated[int, Dims(d="n")]
 
 
@@ -144,7 +144,7 @@ class Unsolvable:
 @state
 class TwoDefinitions:
     x: Float32[Array, "d=3"]
-    # P: dim d=4: d is 3 on another axis  [treaty]
+    # P: dim d=4: d is 3 on another axis; give one of them another label  [treaty]
     y: Float32[Array, "d=4"]
 
 

@@ -42,7 +42,7 @@ class KeyIsANumber:
 @state
 class SameKey:
     x: int
-    # P: key 'x' is already the key of x; keys must differ  [treaty]
+    # P: key 'x' is already the key of x; write field(key=...) with another  [treaty]
     y: int = field(key="x")
 
 
@@ -66,7 +66,7 @@ class UnknownOption:
 
 @state
 class NotGivenToInit:
-    # P: init=False cannot be restored; drop it, or give the field a default  [treaty]
+    # P: a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one  [treaty]
     x: int = attrs.field(init=False)
 
 
@@ -132,13 +132,13 @@ class NoteWithoutArguments:
 
 @state
 class UnknownField:
-    # P: Fields(count=...): Moments has mean, seen  [treaty]
+    # P: Fields(count=...): Moments has no field 'count'; its fields: mean, seen  [treaty]
     x: Annotated[Moments, Fields(mean=Float32[Array, "d"], count=int)]
 
 
 @state
 class MissingField:
-    # P: Fields(...): no type for seen of Moments  [treaty]
+    # P: Fields(...): no type for seen of Moments; add seen=...  [treaty]
     x: Annotated[Moments, Fields(mean=Float32[Array, "d"])]
 
 
