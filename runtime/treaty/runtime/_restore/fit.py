@@ -1,6 +1,6 @@
 """State dicts of formats that have no word for some differences, in the forms that a schema knows."""
 
-from typing import Any
+from typing import Any, assert_never
 
 import ml_dtypes
 import numpy as np
@@ -43,7 +43,7 @@ class _Fitter:
             return _fit_array(type, state)
         if isinstance(type, ir.Untyped):
             return python_scalars(state)
-        parts = self._parts(type, state)
+        parts = ir.parts(self.schema, type, state if state.__class__ is dict else ())
         if parts is None:
             return state
         if state is None and not parts:
@@ -60,37 +60,25 @@ class _Fitter:
                 fitted[key] = None
         return fitted
 
-    def _parts(self, type: ir.Type, state: Any) -> dict[str, ir.Type] | None:
-        """The types of what is inside, by key; None for leaves."""
-        if isinstance(type, ir.Node):
-            return {field.key: field.type for field in self.schema[type.cls].fields}
-        if isinstance(type, ir.Tuple):
-            return {str(index): item for index, item in enumerate(type.items)}
-        if isinstance(type, ir.Partial):
-            return {"args": type.args, "keywords": type.keywords}
-        if isinstance(type, ir.Key):
-            return {"impl": ir.Scalar("str"), "data": ir.Untyped()}
-        if isinstance(type, (ir.Sequence, ir.Dict)):
-            item = type.item if isinstance(type, ir.Sequence) else type.value
-            return dict.fromkeys(state if state.__class__ is dict else (), item)
-        return None
-
     def _is_empty(self, type: ir.Type) -> bool:
-        return isinstance(type, (ir.Node, ir.Tuple)) and not self._parts(type, None)
+        return isinstance(type, (ir.Node, ir.Tuple)) and not ir.parts(self.schema, type)
 
 
 def _fit_array(type: ir.Type, leaf: LazyArray) -> Any:
-    if isinstance(type, ir.NumpyScalar) and not leaf.shape:
-        return leaf.read()[()]
-    if isinstance(type, ir.Key) and type.impl is not None:
-        return {"impl": type.impl, "data": leaf}  # words alone: the schema says of which implementation
+    """What an array stands for where something of a type is declared."""
+    if isinstance(type, ir.NumpyScalar):
+        return leaf if leaf.shape else leaf.read()[()]
+    if isinstance(type, ir.Key):  # words alone: the schema says of which implementation
+        return leaf if type.impl is None else {"impl": type.impl, "data": leaf}
     if isinstance(type, ir.Untyped):
         return python_scalars(leaf)
-    if isinstance(leaf, MaybeScalar) and isinstance(type, (ir.Scalar, ir.Enum)):
-        return leaf.read().item()
-    if isinstance(type, ir.Array) and leaf.dtype.type is np.void:
-        return _as_declared(BY_NAME[type.dtype].numpy, leaf)
-    return leaf
+    if isinstance(type, (ir.Scalar, ir.Enum)):
+        return leaf.read().item() if isinstance(leaf, MaybeScalar) else leaf
+    if isinstance(type, ir.Array):
+        return _as_declared(BY_NAME[type.dtype].numpy, leaf) if leaf.dtype.type is np.void else leaf
+    if isinstance(type, (ir.Node, ir.Sequence, ir.Tuple, ir.Dict, ir.Optional, ir.Partial)):
+        return leaf
+    assert_never(type)
 
 
 def _as_declared(dtype: "np.dtype[Any]", leaf: LazyArray) -> LazyArray:

@@ -46,22 +46,10 @@ def ordered_dicts(schema: Schema, state: Mapping[str, Any]) -> set[Path]:
 
 
 def _dicts(schema: Schema, type: ir.Type, state: Any, path: Path) -> Iterator[Path]:
-    if state.__class__ is not dict:
+    parts = ir.parts(schema, type, state) if state.__class__ is dict else None
+    if parts is None:
         return
-    if isinstance(type, ir.Optional):
-        type = type.item
-    if isinstance(type, ir.Node):
-        parts: dict[str, ir.Type] = {field.key: field.type for field in schema[type.cls].fields}
-    elif isinstance(type, ir.Tuple):
-        parts = {str(index): item for index, item in enumerate(type.items)}
-    elif isinstance(type, ir.Partial):
-        parts = {"args": type.args, "keywords": type.keywords}
-    elif isinstance(type, ir.Sequence):
-        parts = dict.fromkeys(state, type.item)
-    elif isinstance(type, (ir.Dict, ir.Untyped)):
+    if isinstance(type.item if isinstance(type, ir.Optional) else type, (ir.Dict, ir.Untyped)):
         yield path
-        parts = dict.fromkeys(state, type.value if isinstance(type, ir.Dict) else type)
-    else:
-        return
     for key, part in parts.items():
         yield from _dicts(schema, part, state[key], (*path, key))

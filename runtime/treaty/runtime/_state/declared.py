@@ -1,7 +1,7 @@
 """The array leaves of a state, each with its declared type and the names of its axes, found by walking schema and state."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from attrs import frozen
 
@@ -59,6 +59,10 @@ def _in_type(schema: Schema, type: ir.Type, state: Any, names: _Names, path: Key
     elif isinstance(type, ir.Partial):
         yield from _in_type(schema, type.args, state["args"], names, (*path, "args"))
         yield from _in_type(schema, type.keywords, state["keywords"], names, (*path, "keywords"))
+    elif isinstance(type, (ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped, ir.Optional)):
+        return
+    else:
+        assert_never(type)
 
 
 def _called(dim: Dim, names: _Names) -> tuple[str, ...]:
@@ -97,4 +101,8 @@ def _type_state(schema: Schema, type: ir.Type, value: Any) -> Any:
     if isinstance(type, ir.Partial):
         args, keywords = _type_state(schema, type.args, value.args), _type_state(schema, type.keywords, value.keywords)
         return {"args": args, "keywords": keywords}
-    return {"data": value} if isinstance(type, ir.Key) else value
+    if isinstance(type, ir.Key):
+        return {"data": value}
+    if isinstance(type, (ir.Array, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
+        return value
+    assert_never(type)

@@ -5,7 +5,7 @@ so they accept the same state dicts; a property test holds them to it.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import numpy as np
 from attrs import frozen
@@ -19,6 +19,7 @@ from treaty.schema.dims import Dim, Int, definition_order, evaluate, names
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
 from treaty.schema.sources import Each, Item, Present, Source, sources
 
+Container = ir.Sequence | ir.Dict | ir.Tuple | ir.Partial
 _Env = Mapping[str, int | None]
 _ABSENT: Final = object()
 
@@ -93,7 +94,7 @@ class _Walker:
 
     def _container(
         self,
-        type: ir.Sequence | ir.Dict | ir.Tuple | ir.Partial,
+        type: Container,
         state: Any,
         env: _Env,
         path: Path,
@@ -102,14 +103,12 @@ class _Walker:
         if state.__class__ is not dict:
             yield Mismatch(f"{container_name(type)} as a dict", _kind(state), path)
             return
-        if isinstance(type, ir.Partial):
-            parts: dict[str, ir.Type] = {"args": type.args, "keywords": type.keywords}
-        elif isinstance(type, ir.Tuple):
-            parts = {str(index): item for index, item in enumerate(type.items)}
-        elif isinstance(type, ir.Sequence):
-            parts = dict.fromkeys(map(str, range(len(state))), type.item)
-        else:
-            parts = {key: type.value for key in state if _is_key(type.key, key)}
+        keys = (
+            [key for key in state if _is_key(type.key, key)]
+            if isinstance(type, ir.Dict)
+            else map(str, range(len(state)))
+        )
+        parts = ir.parts(self.schema, type, keys) or {}
         if isinstance(type, (ir.Sequence, ir.Dict)) and type.length is not None:
             length = evaluate(type.length, env)
             if length is not None and length != len(state):
@@ -255,7 +254,9 @@ def _expected(type: ir.Type, env: _Env) -> str:
         return f"{_expected(type.item, env)} or None"
     if isinstance(type, (ir.Sequence, ir.Dict, ir.Tuple, ir.Partial)):
         return container_name(type)
-    return ir.describe(type)
+    if isinstance(type, (ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
+        return ir.describe(type)
+    assert_never(type)
 
 
 def expected_name(type: ir.Type) -> str:
@@ -271,12 +272,16 @@ def _show_size(dim: Dim, env: _Env) -> str:
     return name if size is None else f"{name}={size}"
 
 
-def container_name(type: ir.Type) -> str:
+def container_name(type: Container) -> str:
     if isinstance(type, ir.Sequence):
         return "tuple" if type.immutable else "list"
     if isinstance(type, ir.Dict):
         return f"dict[{type.key}, ...]"
-    return "Partial" if isinstance(type, ir.Partial) else f"tuple of {len(ir.children(type))}"
+    if isinstance(type, ir.Partial):
+        return "Partial"
+    if isinstance(type, ir.Tuple):
+        return f"tuple of {len(type.items)}"
+    assert_never(type)
 
 
 def describe(value: Any) -> str:

@@ -6,7 +6,7 @@ in a state dict they are what they were, and `explain` knows them.
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from attrs import frozen
 
@@ -90,6 +90,8 @@ class _Walker:
             yield from self._partial(type, value, path)
         elif isinstance(type, (ir.Sequence, ir.Tuple)):
             yield from self._sequence(type, value, path)
+        elif not isinstance(type, (ir.Array, ir.Scalar, ir.NumpyScalar)):
+            assert_never(type)
 
     def _sequence(self, type: ir.Sequence | ir.Tuple, value: Any, path: Path) -> Iterator[Mismatch]:
         kind = list if isinstance(type, ir.Sequence) and not type.immutable else tuple

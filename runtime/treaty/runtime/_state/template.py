@@ -1,7 +1,7 @@
 """Restoring into a template instance: its shapes must match, and its containers give form to untyped subtrees."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import jax
 from attrs import frozen
@@ -43,7 +43,8 @@ def _show_node(data: Any) -> str:
 
 def fill_untyped(schema: Schema, state: Any, template: Any, restore: Restore) -> Any:
     """The state dict with its untyped subtrees in the template's containers; the caller's dict stays as it was."""
-    if not any(isinstance(type, ir.Untyped) for cls in schema.classes for type in _all_types(cls)):
+    types = (type for cls in schema.classes for field in cls.fields for type in ir.every_type(field.type))
+    if not any(isinstance(type, ir.Untyped) for type in types):
         return state
     return _Filler(schema, restore).cls(schema.root_class, state, template)
 
@@ -77,9 +78,13 @@ class _Filler:
         if isinstance(type, ir.Tuple):
             pairs = zip(type.items, _numbered(template, state), strict=False)
             return {key: self.type(item, state.get(key), one) for item, (key, one) in pairs}
-        if isinstance(type, ir.Dict) and {str(key) for key in template} == set(state):
+        if isinstance(type, ir.Dict):
+            if {str(key) for key in template} != set(state):
+                return state
             return {str(key): self.type(type.value, state[str(key)], one) for key, one in template.items()}
-        return state
+        if isinstance(type, (ir.Array, ir.Key, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Partial)):
+            return state
+        assert_never(type)
 
 
 def _numbered(template: Any, state: Mapping[Any, Any]) -> list[tuple[str, Any]]:
@@ -87,10 +92,3 @@ def _numbered(template: Any, state: Mapping[Any, Any]) -> list[tuple[str, Any]]:
     if set(state) == {str(index) for index in range(len(template))}:
         return [(str(index), one) for index, one in enumerate(template)]
     return [(key, None) for key in state]
-
-
-def _all_types(cls: ir.Class) -> list[ir.Type]:
-    pending: list[ir.Type] = [field.type for field in cls.fields]
-    for type in pending:
-        pending.extend(ir.children(type))
-    return pending

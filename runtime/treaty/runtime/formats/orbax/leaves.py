@@ -1,7 +1,7 @@
 """What goes into an Orbax checkpoint: leaves with the keys and kinds that Orbax gives them."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, assert_never
 
 import jax
 import jax.numpy as jnp
@@ -57,29 +57,28 @@ def _typed(schema: Schema, type: ir.Type, state: Any, keys: _Keys) -> Iterator[L
     """The schema knows what a state dict has forgotten: which of its dicts are sequences, and which nodes are empty."""
     if isinstance(type, ir.Optional):
         type = ir.Untyped() if state is None else type.item
-    if isinstance(type, ir.Node):
-        fields = schema[type.cls].fields
-        parts = [(field.key, DICT, field.type) for field in fields]
-        empty = "None"  # Orbax's form of an empty NamedTuple
-    elif isinstance(type, ir.Sequence):
-        parts = [(str(index), SEQUENCE, type.item) for index in range(len(state))]
-        empty = "Tuple" if type.immutable else "List"
-    elif isinstance(type, ir.Tuple):
-        parts = [(str(index), SEQUENCE, item) for index, item in enumerate(type.items)]
-        empty = "Tuple"
-    elif isinstance(type, ir.Dict):
-        parts = [(key, DICT, type.value) for key in state]
-        empty = "Dict"
-    elif isinstance(type, ir.Partial):
-        parts = [("args", DICT, type.args), ("keywords", DICT, type.keywords)]
-        empty = "Dict"
-    else:
+    if isinstance(type, ir.Leaf):
         yield from _plain(state, keys)
         return
-    for key, key_type, part in parts:
+    parts = ir.parts(schema, type, state) or {}
+    key_type = SEQUENCE if isinstance(type, (ir.Sequence, ir.Tuple)) else DICT
+    for key, part in parts.items():
         yield from _typed(schema, part, state[key], (*keys, (key, key_type)))
     if not parts:
-        yield Leaf(keys, empty)
+        yield Leaf(keys, _empty(type))
+
+
+def _empty(type: ir.Type) -> str:
+    """Orbax's name for an empty node; of a class it is that of an empty NamedTuple."""
+    if isinstance(type, ir.Sequence):
+        return "Tuple" if type.immutable else "List"
+    if isinstance(type, ir.Tuple):
+        return "Tuple"
+    if isinstance(type, (ir.Dict, ir.Partial)):
+        return "Dict"
+    if isinstance(type, (ir.Node, ir.Optional, ir.Leaf)):
+        return "None"
+    assert_never(type)
 
 
 def _plain(value: Any, keys: _Keys) -> Iterator[Leaf]:

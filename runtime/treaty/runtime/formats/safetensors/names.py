@@ -171,14 +171,9 @@ class _Tree:
 
 def _splits_at_dots(schema: Schema) -> bool:
     """Whether no key of a schema can hold a dot."""
-    return all("." not in field.key and not _has_dict(field.type) for one in schema.classes for field in one.fields)
-
-
-def _has_dict(type: ir.Type) -> bool:
-    if isinstance(type, ir.Dict):
-        return True
-    inner = (getattr(type, "item", None), *getattr(type, "items", ()))
-    return any(_has_dict(one) for one in inner if one is not None)
+    fields = [field for one in schema.classes for field in one.fields]
+    types = (type for field in fields for type in ir.every_type(field.type))
+    return not any("." in field.key for field in fields) and not any(isinstance(type, ir.Dict) for type in types)
 
 
 class _Splitter:
@@ -209,11 +204,8 @@ class _Splitter:
         if isinstance(type, ir.Dict):
             value = type.value.item if isinstance(type.value, ir.Optional) else type.value
             return (name if isinstance(value, ir.Array) else head), value
-        if isinstance(type, ir.Sequence):
-            return head, type.item
-        if isinstance(type, ir.Tuple) and head in map(str, range(len(type.items))):
-            return head, type.items[int(head)]
-        return head, ir.Untyped()
+        parts = ir.parts(self.schema, type, [head]) or {}
+        return head, parts.get(head, ir.Untyped())
 
     def fields(self, cls: str) -> tuple[dict[str, ir.Type], list[str]]:
         """The types of a class by key, and the keys that hold dots."""
