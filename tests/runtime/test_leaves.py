@@ -22,7 +22,7 @@ from treaty.runtime import CorruptCheckpointError, LeafError
 from treaty.runtime._eformer.manager import default_manager
 from treaty.runtime.formats.eformer.index import Entry, Index, parse, render
 from treaty.runtime.formats.eformer.leaf_paths import directory
-from treaty.runtime.formats.eformer.reading import Reader
+from treaty.runtime.formats.eformer.reading import ShardReader
 from treaty.runtime.leaves import is_array_like, leaf_key_paths, tree_deserialize_leaves, tree_serialize_leaves
 
 SPEC: Any = P  # JAX does not type these constructors
@@ -383,7 +383,7 @@ class TestManagers:
     def test_a_damaged_leaf_among_many_is_named_whoever_reads(self, tmp_path: Path) -> None:
         tree_serialize_leaves(tmp_path, [jnp.full(2, i) for i in range(5)])
         (tmp_path / "3" / "0").unlink()
-        manager = Recorder(Reader())
+        manager = Recorder(ShardReader())
         with pytest.raises(CorruptCheckpointError, match=r"got NOT_FOUND.* at \$\['3'\] \(3\)"):
             tree_deserialize_leaves(tmp_path, None, manager)
         assert manager.reads == [5, 1, 1, 1, 1]

@@ -9,7 +9,7 @@ from attrs import frozen
 from treaty.generator._names import literal, local, loop_variable
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Expr, names, render
-from treaty.schema.sources import Each, Item, Present, Source, sources
+from treaty.schema.sources import DimSource, Each, Item, Present, sources
 
 
 @frozen
@@ -87,7 +87,7 @@ def looks(schema: Schema, cls: ir.Class, dim: str, peek: Callable[[str, str], st
         yield Look(tuple(guards), *_size_at(schema, source, at, peek))
 
 
-def _size_at(schema: Schema, source: Source, at: str, peek: Callable[[str, str], str]) -> tuple[str, str]:
+def _size_at(schema: Schema, source: DimSource, at: str, peek: Callable[[str, str], str]) -> tuple[str, str]:
     """The call that looks below, or "", and the dim as source text."""
     if source.child is None:
         size = f"len({at})" if source.axis is None else at + "".join(_axis(source))
@@ -108,7 +108,7 @@ def size_text(size: Expr, unsure: frozenset[str]) -> str:
     return f"None if {' or '.join(f'{name} is None' for name in missing)} else {text}"
 
 
-def _axis(source: Source) -> tuple[str, ...]:
+def _axis(source: DimSource) -> tuple[str, ...]:
     if source.axis is None:
         return ()
     return (*(['["data"]'] if source.through_key else []), f".shape[{source.axis}]")

@@ -7,7 +7,7 @@ from typing import Any
 
 from treaty.generator.plan import plan_module
 from treaty.generator.render import render
-from treaty.schema._read import Reader
+from treaty.schema._read import SchemaReader
 
 
 def load(cls: Any) -> ModuleType:
@@ -15,7 +15,7 @@ def load(cls: Any) -> ModuleType:
 
     The source shows in tracebacks and in `inspect.getsource`, as if it were a file.
     """
-    reader = Reader()
+    reader = SchemaReader()
     root = reader.root(cls)
     classes = reader.classes()
     origin = typing.get_origin(cls) or cls

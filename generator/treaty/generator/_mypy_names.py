@@ -22,7 +22,7 @@ class Unsure(Exception):
 
 
 @frozen(eq=False)
-class Source:
+class ModuleText:
     """The text of one module, by name: classes, `from` imports and `X = ...`."""
 
     classes: Mapping[str, list[ast.ClassDef]]
@@ -33,7 +33,7 @@ class Source:
 
 
 @frozen(eq=False)
-class Place:
+class Position:
     """Where an expression stands: its module, and its class, whose own names come first."""
 
     module: str
@@ -60,7 +60,7 @@ class Names:
         self._modules = modules
         self._shadows = {os.path.abspath(path): shadow for path, shadow in shadows}
 
-    def find(self, expr: ast.expr, place: Place) -> Found:
+    def find(self, expr: ast.expr, place: Position) -> Found:
         """What `name` or `module.name` refers to."""
         if isinstance(expr, ast.Name):
             return self._in_class(place.cls, expr.id) or self._in_module(place.module, expr.id, "builtins")
@@ -90,13 +90,13 @@ class Names:
                 module = stars[-1]
         raise Unsure
 
-    def value(self, fullname: str) -> tuple[ast.expr, Place]:
+    def value(self, fullname: str) -> tuple[ast.expr, Position]:
         """The right side of `X = ...` for an alias that mypy calls by this name, and where it stands."""
         module, _, name = fullname.rpartition(".")
         values = self.source(module).values.get(name, [])
         if len(values) != 1:
             raise Unsure
-        return values[0], Place(module)
+        return values[0], Position(module)
 
     def class_def(self, info: TypeInfo) -> ast.ClassDef:
         """The class statement of a class."""
@@ -107,7 +107,7 @@ class Names:
             raise Unsure
         return found[0]
 
-    def source(self, module: str) -> Source:
+    def source(self, module: str) -> ModuleText:
         tree = self._modules.get(module)
         if tree is None:
             raise Unsure
@@ -139,7 +139,7 @@ class Names:
 
 
 @lru_cache(maxsize=1024)
-def _parse(path: str, module: str, package: bool, mtime: int, size: int) -> Source:
+def _parse(path: str, module: str, package: bool, mtime: int, size: int) -> ModuleText:
     tree = ast.parse(Path(path).read_bytes())
     classes: dict[str, list[ast.ClassDef]] = {}
     for node in ast.walk(tree):
@@ -161,7 +161,7 @@ def _parse(path: str, module: str, package: bool, mtime: int, size: int) -> Sour
             values.setdefault(statement.target.id, []).append(statement.value)
         elif isinstance(statement, _TYPE_STATEMENT) and not statement.type_params:
             values.setdefault(statement.name.id, []).append(statement.value)
-    return Source(classes, imports, values, stars, set(_locals(tree)))
+    return ModuleText(classes, imports, values, stars, set(_locals(tree)))
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import frozen
 from mypy.nodes import TypeInfo
 
-from treaty.generator._mypy_names import Names, Place, Unsure
+from treaty.generator._mypy_names import Names, Position, Unsure
 from treaty.schema import ArraySpec, Dims, Length, SchemaError, _leaves, dtypes, ir
 from treaty.schema.dims import Dim, parse_dims
 
@@ -30,7 +30,7 @@ class Given:
     types: Mapping[str, ast.expr]
 
 
-def note(expr: ast.expr, names: Names, place: Place) -> object:
+def note(expr: ast.expr, names: Names, place: Position) -> object:
     """Dims, Length or ArraySpec, made from literal arguments, or Given; None for what other libraries put there."""
     if isinstance(expr, ast.Constant):
         return None
@@ -51,7 +51,7 @@ def note(expr: ast.expr, names: Names, place: Place) -> object:
         raise SchemaError(f"{ast.unparse(expr)}: {error}") from None
 
 
-def jaxtyping_array(name: str, args: list[ast.expr], names: Names, place: Place) -> ir.Type:
+def jaxtyping_array(name: str, args: list[ast.expr], names: Names, place: Position) -> ir.Type:
     """`Float32[Array, "a b"]`, by jaxtyping's own table of dtypes."""
     spelled = getattr(getattr(jaxtyping, name, None), "dtypes", None)
     text = literal(args[-1])
@@ -66,7 +66,7 @@ def jaxtyping_array(name: str, args: list[ast.expr], names: Names, place: Place)
     return array_of(args[0], known[0], dims, names, place)
 
 
-def array_of(expr: ast.expr, dtype: str, dims: tuple[Dim, ...], names: Names, place: Place) -> ir.Type:
+def array_of(expr: ast.expr, dtype: str, dims: tuple[Dim, ...], names: Names, place: Position) -> ir.Type:
     expr = unquoted(expr)
     found = names.find(expr.value if isinstance(expr, ast.Subscript) else expr, place)
     if not isinstance(found.node, TypeInfo):

@@ -14,7 +14,7 @@ from attrs import frozen
 from mypy.nodes import TypeInfo
 
 from treaty.generator import _mypy_notes as notes
-from treaty.generator._mypy_names import Names, Place, Unsure
+from treaty.generator._mypy_names import Names, Position, Unsure
 from treaty.generator._mypy_types import Scope, Types
 from treaty.schema import SchemaError, _classes, _leaves, _ties, ir
 from treaty.schema._identity import generic_id
@@ -31,7 +31,7 @@ class Problem:
 
 
 @frozen
-class Reading:
+class Verdict:
     """What is surely wrong with a state class; the classes it was read from, and a digest of all they say."""
 
     problems: list[Problem]
@@ -39,14 +39,14 @@ class Reading:
     digest: str
 
 
-def read(info: TypeInfo, names: Names) -> Reading:
+def read(info: TypeInfo, names: Names) -> Verdict:
     """Read the declaration of a state class."""
-    reader = _Reader(names, info)
+    reader = _ClassReader(names, info)
     reader.node(info, ())
-    return Reading(reader.problems or reader.settled(), reader.classes, reader.digest())
+    return Verdict(reader.problems or reader.settled(), reader.classes, reader.digest())
 
 
-class _Reader:
+class _ClassReader:
     """Reads a class and all it reaches. Problems are those of the class itself: the others have their own turn."""
 
     def __init__(self, names: Names, root: TypeInfo) -> None:
@@ -86,7 +86,7 @@ class _Reader:
     def _fields(self, cls: TypeInfo, owner: TypeInfo, kind: ir.DeclaredKind, scope: Scope) -> Iterator[ir.Field]:
         """The fields that one class of the ancestry declares."""
         keys: dict[str, str] = {}
-        place = Place(cls.module_name, cls)
+        place = Position(cls.module_name, cls)
         for statement in self._body(cls, owner):
             if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
                 continue
@@ -114,7 +114,7 @@ class _Reader:
         self,
         name: str,
         statement: ast.AnnAssign,
-        place: Place,
+        place: Position,
         kind: ir.DeclaredKind,
         scope: Scope,
         keys: dict[str, str],
@@ -130,7 +130,7 @@ class _Reader:
             _leaves.check_static(type)
         return ir.Field(key, name, name, type)
 
-    def _options(self, value: ast.expr | None, place: Place) -> Mapping[str, Any]:
+    def _options(self, value: ast.expr | None, place: Position) -> Mapping[str, Any]:
         """The literal arguments of `field(...)` that change what is stored."""
         if not isinstance(value, ast.Call):
             return {}
@@ -144,7 +144,7 @@ class _Reader:
             return {}
         return {name: notes.literal(given[name]) for name in ("key", "static") if name in given}
 
-    def _is_class_var(self, annotation: ast.expr, place: Place) -> bool:
+    def _is_class_var(self, annotation: ast.expr, place: Position) -> bool:
         expr = notes.unquoted(annotation)
         base = expr.value if isinstance(expr, ast.Subscript) else expr
         is_name = isinstance(base, (ast.Name, ast.Attribute))

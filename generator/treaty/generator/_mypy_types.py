@@ -9,7 +9,7 @@ from mypy.nodes import TypeAlias, TypeInfo, TypeVarExpr, Var
 from mypy.types import AnyType, Instance, get_proper_type
 
 from treaty.generator import _mypy_notes as notes
-from treaty.generator._mypy_names import Found, Names, Place, Unsure
+from treaty.generator._mypy_names import Found, Names, Position, Unsure
 from treaty.schema import ArraySpec, Dims, Length, SchemaError, _leaves, _ties, ir
 
 Scope = Mapping[str, ir.Type]  # type variable -> what it stands for
@@ -35,7 +35,7 @@ class Types:
     node: Callable[[TypeInfo, tuple[ir.Type, ...]], ir.Node]
     inline: Callable[[Mapping[str, ir.Type]], ir.Node]
 
-    def read(self, expr: ast.expr, place: Place, scope: Scope) -> ir.Type:
+    def read(self, expr: ast.expr, place: Position, scope: Scope) -> ir.Type:
         """One annotation. Raises SchemaError for what is wrong, Unsure for what the text does not tell."""
         expr = notes.unquoted(expr)
         if isinstance(expr, ast.Constant) and expr.value is None:
@@ -48,7 +48,7 @@ class Types:
             return self._type_variable(expr.id, place, scope)
         return self._name(self.names.find(expr, place), expr, place, scope)
 
-    def _name(self, found: Found, expr: ast.expr, place: Place, scope: Scope) -> ir.Type:
+    def _name(self, found: Found, expr: ast.expr, place: Position, scope: Scope) -> ir.Type:
         node, fullname = found.node, found.fullname
         if isinstance(node, TypeVarExpr):
             return self._type_variable(node.name, place, scope)
@@ -86,7 +86,7 @@ class Types:
             raise Unsure
         raise SchemaError(f"cannot store {ast.unparse(expr)}; {_leaves.CAN_STORE}")
 
-    def _type_variable(self, name: str, place: Place, scope: Scope) -> ir.Type:
+    def _type_variable(self, name: str, place: Position, scope: Scope) -> ir.Type:
         """What it stands for; alone, a variable without bound and default is an untyped subtree."""
         if name in scope:
             return _ties.open_ties(scope[name])
@@ -100,7 +100,7 @@ class Types:
             raise Unsure
         return ir.Untyped()
 
-    def _subscript(self, expr: ast.Subscript, place: Place, scope: Scope) -> ir.Type:
+    def _subscript(self, expr: ast.Subscript, place: Position, scope: Scope) -> ir.Type:
         found = self.names.find(expr.value, place)
         args = list(expr.slice.elts) if isinstance(expr.slice, ast.Tuple) else [expr.slice]
         if isinstance(found.node, Var) or found.fullname == "typing.Annotated":
@@ -126,7 +126,7 @@ class Types:
             raise Unsure
         return self._class(found.node, tuple(self.read(arg, place, scope) for arg in args), found, expr)
 
-    def _container(self, name: str, args: list[ast.expr], expr: ast.expr, place: Place, scope: Scope) -> ir.Type:
+    def _container(self, name: str, args: list[ast.expr], expr: ast.expr, place: Position, scope: Scope) -> ir.Type:
         if name == "list":
             return ir.Sequence(self.read(args[0], place, scope), immutable=False)
         if name == "dict":
@@ -138,14 +138,14 @@ class Types:
             return ir.Sequence(self.read(args[0], place, scope), immutable=True)
         return ir.Tuple(tuple(self.read(arg, place, scope) for arg in args))
 
-    def _union(self, items: list[ast.expr], expr: ast.expr, place: Place, scope: Scope) -> ir.Type:
+    def _union(self, items: list[ast.expr], expr: ast.expr, place: Position, scope: Scope) -> ir.Type:
         types = [self.read(item, place, scope) for item in items]
         inner = [type for type in types if type != ir.Scalar("none")]
         if len(inner) != 1 or len(types) != 2:
             raise SchemaError(f"union {ast.unparse(expr)}: {_leaves.UNION}")
         return ir.Optional(inner[0])
 
-    def _annotated(self, args: list[ast.expr], place: Place, scope: Scope) -> ir.Type:
+    def _annotated(self, args: list[ast.expr], place: Position, scope: Scope) -> ir.Type:
         found = [notes.note(arg, self.names, place) for arg in args[1:]]
         spec = next((one for one in found if isinstance(one, ArraySpec)), None)
         given = next((one for one in found if isinstance(one, notes.Given)), None)
@@ -162,7 +162,7 @@ class Types:
                 type = _ties.with_length(type, one.size)
         return type
 
-    def _foreign(self, base: ast.expr, given: Mapping[str, ast.expr], place: Place, scope: Scope) -> ir.Type:
+    def _foreign(self, base: ast.expr, given: Mapping[str, ast.expr], place: Position, scope: Scope) -> ir.Type:
         found = self.names.find(base.value if isinstance(base, ast.Subscript) else base, place)
         if found.fullname == _PARTIAL:
             return self._partial(given, place, scope)
@@ -176,7 +176,7 @@ class Types:
                 raise SchemaError(_leaves.no_type_for(missing, found.node.name))
         return self.inline(types)
 
-    def _partial(self, given: Mapping[str, ast.expr], place: Place, scope: Scope) -> ir.Type:
+    def _partial(self, given: Mapping[str, ast.expr], place: Position, scope: Scope) -> ir.Type:
         if "func" not in given or set(given) - {"func", "args", "keywords"}:
             raise SchemaError(f"Partial: {_leaves.WRITE_PARTIAL}")
         args, keywords = given.get("args", ast.Tuple([])), given.get("keywords", ast.Dict([], []))

@@ -20,7 +20,7 @@ from treaty.schema import SchemaError
 from treaty.schema import modules as schema_modules
 from treaty.schema._classes import one_line, relative
 from treaty.schema._declare import version_of
-from treaty.schema._read import Reader
+from treaty.schema._read import SchemaReader
 from treaty.schema.ir_json import class_to_data
 from treaty.schema.modules import former_name, generated_name
 
@@ -45,7 +45,7 @@ def read(name: str) -> dict[str, Any]:
         raise SchemaError(
             f"{where}{name}: no class declared with @state, so there is nothing to generate; write @state above a class"
         )
-    reader = Reader(importable=True)
+    reader = SchemaReader(importable=True)
     root_ids = [reader.root(cls) for cls in found]
     classes = reader.classes()
     homes = {cls.module for cls in classes if cls.kind == "state"} | {name}

@@ -23,7 +23,7 @@ import treaty.schema
 from treaty.generator._mypy_names import Names
 from treaty.generator._mypy_notes import DECLARE, TAG
 from treaty.generator._mypy_numpy import NumpyCalls
-from treaty.generator._mypy_read import Reading, read
+from treaty.generator._mypy_read import Verdict, read
 
 _SOURCES: Final = [
     *Path(__file__).parent.glob("_mypy_*.py"),
@@ -104,7 +104,7 @@ def _as_attrs(ctx: ClassDefContext) -> bool:
     )
 
 
-def _depend(reading: Reading, ctx: ClassDefContext) -> None:
+def _depend(reading: Verdict, ctx: ClassDefContext) -> None:
     """Dims are no part of the types that mypy compares: a literal type of their digest lets it see them change."""
     text = ctx.api.named_type("builtins.str")
     digest = LiteralType(reading.digest, text)

@@ -19,7 +19,7 @@ from treaty.schema.ir_json import class_to_data
 
 
 @frozen
-class Field:
+class StateEntry:
     """One entry of the state dict: its key, the key as source, its type to mypy, and how it is written."""
 
     key: str
@@ -29,13 +29,13 @@ class Field:
 
 
 @frozen
-class Dim:
+class DimName:
     literal: str
     local: str
 
 
 @frozen
-class Known:
+class Bound:
     """A dim and its value; `steps` are names and values that are bound on the way to it."""
 
     local: str
@@ -63,7 +63,7 @@ class Made:
 @frozen
 class Abstract:
     sizes: list[str]
-    defined: list[Known]
+    defined: list[Bound]
     made: Made
 
 
@@ -79,13 +79,13 @@ class Record:
     type: str
     state_name: str
     by_call: bool  # TypedDict("X", {...}), for keys that cannot be lines of a class
-    fields: list[Field]
+    fields: list[StateEntry]
     check: str  # what refuses other values than those of a type without a class of its own; "" for classes
     peeks: list[Peek]
     has_constructor: bool
-    dims: list[Dim]
-    found: list[Known]
-    defined: list[Known]
+    dims: list[DimName]
+    found: list[Bound]
+    defined: list[Bound]
     read: Made
     abstract: Abstract | None
     unsized: str
@@ -152,7 +152,7 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
         check=_check(scope, cls),
         peeks=[Peek(dim, list(looks(scope.schema, cls, dim, scope.peek))) for dim in sorted(scope.unsure[cls.id])],
         has_constructor=_is_attrs(cls),
-        dims=[Dim(literal(dim), local(dim)) for dim in cls.dims],
+        dims=[DimName(literal(dim), local(dim)) for dim in cls.dims],
         found=[_found(scope, cls, dim) for dim in cls.dims if dim not in dict(cls.definitions)],
         defined=_defined(cls, scope.unsure[cls.id]),
         read=_read(scope, cls),
@@ -164,12 +164,12 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
     )
 
 
-def _field(scope: ModuleScope, cls: ir.Class, one: ir.Field) -> Field:
+def _field(scope: ModuleScope, cls: ir.Class, one: ir.Field) -> StateEntry:
     written = ex.write(scope, one.type, _attribute(cls, one))
-    return Field(one.key, literal(one.key), ex.state_type(scope, one.type), written)
+    return StateEntry(one.key, literal(one.key), ex.state_type(scope, one.type), written)
 
 
-def _by_call(fields: list[Field]) -> bool:
+def _by_call(fields: list[StateEntry]) -> bool:
     """Whether a key cannot be a line of a class body: no name, or one that Python changes, or that the types use."""
     used = {word for one in fields for word in re.findall(r"\w+", one.type)}
     return any(not is_name(one.key) or one.key.startswith("__") or one.key in used for one in fields)
@@ -207,13 +207,13 @@ def _attribute(cls: ir.Class, one: ir.Field) -> str:
             assert_never(cls.kind)
 
 
-def _found(scope: ModuleScope, cls: ir.Class, dim: str) -> Known:
+def _found(scope: ModuleScope, cls: ir.Class, dim: str) -> Bound:
     """A dim that the data gives: from a path that is surely there, or by the function that looks around."""
     path = sure_path(scope.schema, cls, dim)
-    return Known(local(dim), f"{scope.peek(cls.id, dim)}(state)") if path is None else _from_path(local(dim), path)
+    return Bound(local(dim), f"{scope.peek(cls.id, dim)}(state)") if path is None else _from_path(local(dim), path)
 
 
-def _from_path(name: str, path: Path) -> Known:
+def _from_path(name: str, path: Path) -> Bound:
     """The value at a path, by way of locals where one line is too long."""
     start, steps = "state", list(path.steps)
     bound: list[tuple[str, str]] = []
@@ -222,9 +222,9 @@ def _from_path(name: str, path: Path) -> Known:
         size = f"len({at})" if path.length else at
         value = solve(size, path.a, path.b)
         if len(f"        {name} = {value}") <= WIDTH:
-            return Known(name, value, tuple(bound))
+            return Bound(name, value, tuple(bound))
         if len(steps) <= 2:
-            return Known(name, solve("size", path.a, path.b), (*bound, ("size", size)))
+            return Bound(name, solve("size", path.a, path.b), (*bound, ("size", size)))
         taken = steps.pop(0)
         while len(steps) > 2 and len(f"{start}{taken}{steps[0]}") + 20 <= WIDTH:
             taken += steps.pop(0)
@@ -232,10 +232,10 @@ def _from_path(name: str, path: Path) -> Known:
         start = bound[-1][0]
 
 
-def _defined(cls: ir.Class, unsure: frozenset[str] = frozenset()) -> list[Known]:
+def _defined(cls: ir.Class, unsure: frozenset[str] = frozenset()) -> list[Bound]:
     """The dims that labels define, each after those it uses."""
     defined = dict(cls.definitions)
-    return [Known(local(dim), size_text(defined[dim], unsure)) for dim in definition_order(defined)]
+    return [Bound(local(dim), size_text(defined[dim], unsure)) for dim in definition_order(defined)]
 
 
 def _read(scope: ModuleScope, cls: ir.Class) -> Made:

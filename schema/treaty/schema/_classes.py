@@ -23,7 +23,7 @@ _Scope = Mapping[Any, Any]  # TypeVar -> the annotation it stands for
 
 
 @attrs.frozen
-class Place:
+class Spot:
     """Where a problem is: file, class and field."""
 
     cls: Any
@@ -60,7 +60,7 @@ def declared(cls: Any, kind: ir.DeclaredKind) -> list[tuple[str, str, Any, str |
             return [(name, name, FieldOptions(), _default(defaults.get(name, attrs.NOTHING))) for name in cls._fields]
         case "typeddict":
             if optional := sorted(cls.__optional_keys__):
-                raise SchemaError(f"{Place(cls, optional[0])}: a key that may be absent; write it as X | None")
+                raise SchemaError(f"{Spot(cls, optional[0])}: a key that may be absent; write it as X | None")
             return [(name, name, FieldOptions(), None) for name in cls.__annotations__]
         case _:
             assert_never(kind)
@@ -69,7 +69,7 @@ def declared(cls: Any, kind: ir.DeclaredKind) -> list[tuple[str, str, Any, str |
 def _declared_attribute(cls: Any, attribute: "attrs.Attribute[Any]") -> tuple[str, str, Any, str | None]:
     if not attribute.init:
         raise SchemaError(
-            f"{Place(cls, attribute.name)}: a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one"
+            f"{Spot(cls, attribute.name)}: a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one"
         )
     return attribute.name, attribute.alias or "", options_of(attribute), _default(attribute.default)
 
@@ -159,8 +159,8 @@ def resolve(cls: Any) -> dict[str, Any]:
             try:
                 typing.get_type_hints(alone, localns=names, include_extras=True)
             except Exception as error:
-                problems.append(f"{Place(cls, field)}: {_unresolved(annotation, error, base)}")
-    raise SchemaError(*problems or [f"{Place(cls)}: {_unresolved(cls, whole, cls)}"])
+                problems.append(f"{Spot(cls, field)}: {_unresolved(annotation, error, base)}")
+    raise SchemaError(*problems or [f"{Spot(cls)}: {_unresolved(cls, whole, cls)}"])
 
 
 def _unresolved(annotation: Any, error: Exception, cls: Any) -> str:

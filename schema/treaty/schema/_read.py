@@ -15,7 +15,7 @@ import jaxtyping
 import numpy as np
 
 from treaty.schema import ir
-from treaty.schema._classes import Place, bind, check_name, class_kind, constructor_names, declared, evaluate, resolve
+from treaty.schema._classes import Spot, bind, check_name, class_kind, constructor_names, declared, evaluate, resolve
 from treaty.schema._declare import ArraySpec, Dims, Fields, Length, version_of
 from treaty.schema._errors import SchemaError
 from treaty.schema._identity import generic_id, inline_id
@@ -48,19 +48,19 @@ _Scope = Mapping[Any, Any]  # TypeVar -> the annotation it stands for
 
 def schema_of(cls: Any) -> ir.Schema:
     """The schema of a state class, a plain attrs class, a NamedTuple, a TypedDict, or a generic alias of one."""
-    reader = Reader()
+    reader = SchemaReader()
     root = reader.root(cls)
     return ir.Schema(root, reader.classes()).at(root)
 
 
-class Reader:
+class SchemaReader:
     """Reads any number of roots into one table of classes; `importable`: of such that a module of code can import."""
 
     def __init__(self, *, importable: bool = False) -> None:
         self._importable = importable
         self._raw: dict[str, ir.Class] = {}
         self._problems: list[str] = []
-        self._inline_places: dict[str, Place] = {}  # by id: the field that first describes a class in place
+        self._inline_places: dict[str, Spot] = {}  # by id: the field that first describes a class in place
         self.objects: dict[str, Any] = {}  # by symbol: every class and function that the IR names
 
     def root(self, annotation: Any) -> str:
@@ -73,14 +73,14 @@ class Reader:
         try:
             return self._class(origin, typing.get_args(annotation), {}).cls
         except SchemaError as error:
-            self._problems += [f"{Place(origin)}: {problem}" for problem in error.problems]
+            self._problems += [f"{Spot(origin)}: {problem}" for problem in error.problems]
             return ""
 
     def classes(self) -> tuple[ir.Class, ...]:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
         if self._problems:
             raise SchemaError(*self._problems)
-        return settle(self._raw, EVERY, lambda id: str(self._inline_places.get(id) or Place(self._object(id))))
+        return settle(self._raw, EVERY, lambda id: str(self._inline_places.get(id) or Spot(self._object(id))))
 
     def _object(self, id: str) -> Any:
         return self.objects.get(self._raw[id].symbol)
@@ -96,7 +96,7 @@ class Reader:
     def _class(self, cls: Any, args: tuple[Any, ...], scope: _Scope) -> ir.Node:
         inner = bind(cls, args, scope)
         parameters = getattr(cls, "__parameters__", ())
-        read_args = tuple(self._type(variable, inner, Place(cls)) for variable in parameters)
+        read_args = tuple(self._type(variable, inner, Spot(cls)) for variable in parameters)
         symbol = self._symbol(cls)
         id = generic_id(symbol, read_args) if args else symbol
         if id not in self._raw:
@@ -116,7 +116,7 @@ class Reader:
         fields: list[ir.Field] = []
         keys: dict[str, str] = {}
         for name, alias, options, default in found:
-            place = Place(cls, name)
+            place = Spot(cls, name)
             try:
                 if name not in hints:
                     raise SchemaError(f"no annotation; write {name}: Float32[Array, 'd'] or another type")
@@ -135,7 +135,7 @@ class Reader:
                 self._problems += [f"{place}: {problem}" for problem in error.problems]
         return tuple(fields)
 
-    def _type(self, annotation: Any, scope: _Scope, place: "Place") -> ir.Type:
+    def _type(self, annotation: Any, scope: _Scope, place: "Spot") -> ir.Type:
         """One annotation. Every branch is one row of the schema language in the docs."""
         if isinstance(annotation, TypeVar):
             return self._type_variable(annotation, scope, place)
@@ -163,7 +163,7 @@ class Reader:
             return ir.Enum(self._symbol(annotation), tuple(annotation.__members__))
         return self._container(annotation, scope, place)
 
-    def _container(self, annotation: Any, scope: _Scope, place: "Place") -> ir.Type:
+    def _container(self, annotation: Any, scope: _Scope, place: "Spot") -> ir.Type:
         origin, args = typing.get_origin(annotation), typing.get_args(annotation)
         if origin in UNIONS:
             inner = [arg for arg in args if arg is not type(None)]
@@ -187,7 +187,7 @@ class Reader:
             return self._class(cls, args, scope)
         raise SchemaError(refuse(annotation))
 
-    def _type_variable(self, variable: Any, scope: _Scope, place: "Place") -> ir.Type:
+    def _type_variable(self, variable: Any, scope: _Scope, place: "Spot") -> ir.Type:
         """What the variable stands for; its dims become this class's, so that mu and nu of one P agree."""
         if variable in scope:
             return open_ties(self._type(scope[variable], {}, place))
@@ -196,7 +196,7 @@ class Reader:
             default = variable.__bound__
         return ir.Untyped() if default is None else open_ties(self._type(default, {}, place))
 
-    def _annotated(self, annotation: Any, scope: _Scope, place: "Place") -> ir.Type:
+    def _annotated(self, annotation: Any, scope: _Scope, place: "Spot") -> ir.Type:
         base, *notes = typing.get_args(annotation)
         spec = next((note for note in notes if isinstance(note, ArraySpec)), None)
         fields = next((note for note in notes if isinstance(note, Fields)), None)
@@ -215,7 +215,7 @@ class Reader:
                 raise SchemaError(f"Annotated[..., {note.__name__}]: write {note.__name__}(...) with its arguments")
         return type
 
-    def _foreign(self, cls: Any, given: Fields, scope: _Scope, place: "Place") -> ir.Type:
+    def _foreign(self, cls: Any, given: Fields, scope: _Scope, place: "Spot") -> ir.Type:
         """A class of another library, its field types given in place and in the owner's scope of dims."""
         if is_partial(cls):
             return self._partial(given, scope, place)
@@ -234,7 +234,7 @@ class Reader:
         aliases = {one.name: str(one.alias) for one in attrs.fields(origin)} if attrs.has(origin) else {}
         return self._inline(self._symbol(origin), "foreign", types, scope, place, aliases)
 
-    def _partial(self, given: Fields, scope: _Scope, place: "Place") -> ir.Type:
+    def _partial(self, given: Fields, scope: _Scope, place: "Spot") -> ir.Type:
         if "func" not in given.types or set(given.types) - {"func", "args", "keywords"}:
             raise SchemaError(f"Partial: {WRITE_PARTIAL}")
         func = given.types["func"]
@@ -250,7 +250,7 @@ class Reader:
         kind: ir.StoredKind,
         annotations: Mapping[str, Any],
         scope: _Scope,
-        place: "Place",
+        place: "Spot",
         aliases: Mapping[str, str] = MappingProxyType({}),
     ) -> ir.Node:
         """A class described in place. Its id is its content: the same description is the same class."""

@@ -34,7 +34,7 @@ Step = Item | Each | Present
 
 
 @frozen
-class Source:
+class DimSource:
     """size = a*dim + b, where size is an axis, a length, or a child's dim, found below the field `key`."""
 
     key: str
@@ -51,17 +51,17 @@ class Source:
         return not all(isinstance(step, Item) for step in self.steps)
 
 
-def sources(schema: ir.Schema, cls: ir.Class, dim: str) -> tuple[Source, ...]:
+def sources(schema: ir.Schema, cls: ir.Class, dim: str) -> tuple[DimSource, ...]:
     """Every source of a dim, unconditional ones first, in field order."""
     found = [
         source
         for field in cls.fields
-        for source in _in_type(schema, field.type, dim, Source(field.key, (), None, None, 1, 0))
+        for source in _in_type(schema, field.type, dim, DimSource(field.key, (), None, None, 1, 0))
     ]
     return tuple(sorted(found, key=lambda source: (source.conditional, source.child is not None)))
 
 
-def _in_type(schema: ir.Schema, type: ir.Type, dim: str, at: Source) -> Iterator[Source]:
+def _in_type(schema: ir.Schema, type: ir.Type, dim: str, at: DimSource) -> Iterator[DimSource]:
     if isinstance(type, (ir.Array, ir.Key)):
         for axis, one in enumerate(type.dims):
             if one.label == dim:
@@ -94,5 +94,5 @@ def _solve(size: Expr, dim: str) -> tuple[int, int] | None:
     return solved[1:] if solved is not None and solved[0] == dim else None
 
 
-def _step(at: Source, step: Step) -> Source:
+def _step(at: DimSource, step: Step) -> DimSource:
     return evolve(at, steps=(*at.steps, step))

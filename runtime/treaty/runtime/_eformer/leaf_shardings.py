@@ -20,14 +20,14 @@ Rules = Sequence[tuple[str, PartitionSpec]]
 
 
 @frozen
-class Place:
+class LeafPlace:
     """No `sharding`: the leaf stays on the host. `then` is the caller's own function, applied after reading."""
 
     sharding: Sharding | None
     then: Callable[[Any], Any] | None = None
 
 
-def places(entries: Sequence[Entry], mesh: Mesh | None, rules: Rules | None, shardings: Any) -> list[Place]:
+def places(entries: Sequence[Entry], mesh: Mesh | None, rules: Rules | None, shardings: Any) -> list[LeafPlace]:
     if rules is not None:
         found = [_by_rule(entry, mesh, rules) for entry in entries]
     else:
@@ -38,36 +38,36 @@ def places(entries: Sequence[Entry], mesh: Mesh | None, rules: Rules | None, sha
     return found
 
 
-def _by_rule(entry: Entry, mesh: Mesh | None, rules: Rules) -> Place:
+def _by_rule(entry: Entry, mesh: Mesh | None, rules: Rules) -> LeafPlace:
     name = entry.name.replace(".", "/")
     if _never_on_a_device(entry):
-        return Place(None)
+        return LeafPlace(None)
     if mesh is None:
         raise LeafError("expected a mesh for partition_rules, got None")
     for rule, spec in rules:
         if re.search(rule, name) is not None:
             stays = on_host(entry) and not any(spec)
-            return Place(None if stays else NamedSharding(mesh, spec))
+            return LeafPlace(None if stays else NamedSharding(mesh, spec))
     raise LeafError(f"Partition rule not found for param: {name}")
 
 
-def _asked(entry: Entry, mesh: Mesh | None, asked: dict[Keys | str, Any]) -> Place:
+def _asked(entry: Entry, mesh: Mesh | None, asked: dict[Keys | str, Any]) -> LeafPlace:
     if _never_on_a_device(entry):
-        return Place(None)
+        return LeafPlace(None)
     sharding = asked.get(entry.keys, asked.get(entry.name))
     if isinstance(sharding, PartitionSpec) and mesh is not None:
-        return Place(NamedSharding(mesh, sharding))
+        return LeafPlace(NamedSharding(mesh, sharding))
     if isinstance(sharding, Sharding):
-        return Place(sharding)
+        return LeafPlace(sharding)
     if sharding is not None and not callable(sharding):
         raise LeafError(f"expected a sharding, a PartitionSpec with a mesh or a function, got {sharding!r} at {entry}")
     if on_host(entry):
-        return Place(None, sharding)
+        return LeafPlace(None, sharding)
     if sharding is None and mesh is not None and len(mesh.axis_names) > 1:
         raise LeafError(
             f"No sharding specified for {entry.name!r} on multi-axis mesh. Provide 'shardings' or 'partition_rules'."
         )
-    return Place(_replicated(mesh), sharding)
+    return LeafPlace(_replicated(mesh), sharding)
 
 
 def _by_keys(shardings: Any) -> dict[Keys | str, Any]:
@@ -85,7 +85,7 @@ def _replicated(mesh: Mesh | None) -> Sharding:
     return SingleDeviceSharding(jax.local_devices()[0]) if mesh is None else NamedSharding(mesh, _EVERYWHERE)
 
 
-def _check(entry: Entry, place: Place) -> None:
+def _check(entry: Entry, place: LeafPlace) -> None:
     """What JAX would refuse in the middle of reading, or not at all."""
     if place.sharding is None:
         return

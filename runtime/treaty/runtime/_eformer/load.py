@@ -7,21 +7,21 @@ import jax
 from attrs import frozen
 from jax.sharding import Mesh
 
-from treaty.runtime._eformer.leaf_shardings import Place, Rules, places
-from treaty.runtime._eformer.manager import Reads
+from treaty.runtime._eformer.leaf_shardings import LeafPlace, Rules, places
+from treaty.runtime._eformer.manager import ArrayReader
 from treaty.runtime._errors import MissingCheckpointError
 from treaty.runtime._storage.overtaken import begin_again
 from treaty.runtime.formats.eformer.index import Entry, nested
 from treaty.runtime.formats.eformer.leaf_kinds import Array, from_array
 from treaty.runtime.formats.eformer.leaf_paths import INDEX
-from treaty.runtime.formats.eformer.reading import Reader, Reading
+from treaty.runtime.formats.eformer.reading import PendingArray, ShardReader
 from treaty.runtime.formats.eformer.store import Directory, Store, naming
 
 
 def tree_deserialize_leaves(
     checkpoint_dir: Directory,
     mesh: Mesh | None,
-    manager: Reads | None = None,
+    manager: ArrayReader | None = None,
     *,
     prefix: str | None = None,
     partition_rules: Rules | None = None,
@@ -36,7 +36,7 @@ def tree_deserialize_leaves(
     `callback(array, name)` replaces each array; it is called again where another save took the checkpoint's place.
     `chunk_size` is the number of arrays that are read at a time.
     """
-    manager = manager or Reader()
+    manager = manager or ShardReader()
     manager.wait_until_finished()  # the index of a save under way is not there yet
     store = Store.at(checkpoint_dir)
 
@@ -68,9 +68,9 @@ def _section(store: Store, prefix: str | None) -> tuple[Entry, ...]:
 @frozen
 class _Batches:
     store: Store
-    manager: Reads
+    manager: ArrayReader
 
-    def read(self, batch: Sequence[tuple[Entry, Place]], callback: Callable[[Any, str], Any] | None) -> list[Any]:
+    def read(self, batch: Sequence[tuple[Entry, LeafPlace]], callback: Callable[[Any, str], Any] | None) -> list[Any]:
         on_host = iter(self._on_host([entry for entry, place in batch if place.sharding is None]))
         on_device = iter(
             self._on_device([(entry, place.sharding) for entry, place in batch if place.sharding is not None])
@@ -89,7 +89,7 @@ class _Batches:
         reads = []
         for entry, store in zip(entries, self.store.open(entries), strict=True):
             with naming(entry):
-                reads.append(Reading(store))
+                reads.append(PendingArray(store))
         arrays = []
         for entry, read in zip(entries, reads, strict=True):
             with naming(entry):

@@ -10,7 +10,7 @@ from jax.experimental.array_serialization.serialization import GlobalAsyncCheckp
 _JAX: Final[Any] = GlobalAsyncCheckpointManager  # its constructor is untyped
 
 
-class Writes(Protocol):
+class ArrayWriter(Protocol):
     """What a save calls."""
 
     def serialize(
@@ -24,7 +24,7 @@ class Writes(Protocol):
     def wait_until_finished(self) -> None: ...
 
 
-class Reads(Protocol):
+class ArrayReader(Protocol):
     """What a load calls."""
 
     def deserialize(
@@ -34,7 +34,7 @@ class Reads(Protocol):
     def wait_until_finished(self) -> None: ...
 
 
-class Manager(Writes, Reads, Protocol):
+class Manager(ArrayWriter, ArrayReader, Protocol):
     """The part of JAX's GlobalAsyncCheckpointManagerBase that is called here."""
 
 

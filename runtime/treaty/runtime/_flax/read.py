@@ -38,13 +38,13 @@ def restore(target: Any, state: Any, name: str = ".", *, dtypes: bool) -> Any:
     names = names_below(name)
     outer = _found_so_far.get()
     if outer is not None:  # what the calling function makes of this counts, and is checked where the first call began
-        return _Reader(outer, shapes=False, dtypes=False).read(target, state, names)
+        return _TargetReader(outer, shapes=False, dtypes=False).read(target, state, names)
     found: list[Mismatch] = []
     strict = is_strict()
     # Not set and reset: after a Ctrl-C in between no mismatch would ever be raised again.
     context = copy_context()
     context.run(_found_so_far.set, found)
-    reader = _Reader(found, shapes=strict, dtypes=strict and dtypes)
+    reader = _TargetReader(found, shapes=strict, dtypes=strict and dtypes)
     try:
         restored = context.run(reader.read, target, state, names)
     except ValueError as error:
@@ -70,7 +70,7 @@ def restore_state_class(target: Any, state: Any, names: Names = ()) -> Any:
     return target
 
 
-class _Reader(dict[type, _Read | None]):
+class _TargetReader(dict[type, _Read | None]):
     """Restores one target, and notes every mismatch that does not keep it from going on.
 
     It knows who restores each type, asked once. None is for leaves.

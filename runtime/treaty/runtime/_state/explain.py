@@ -17,7 +17,7 @@ from treaty.runtime._state.scalars import CHECKS, same_static
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Dim, Int, definition_order, evaluate, names
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
-from treaty.schema.sources import Each, Item, Present, Source, sources
+from treaty.schema.sources import DimSource, Each, Item, Present, sources
 
 Container = ir.Sequence | ir.Dict | ir.Tuple | ir.Partial
 _Env = Mapping[str, int | None]
@@ -28,7 +28,7 @@ def explain(
     schema: Schema, state: object, dims: _Env | None = None, template: object = _ABSENT
 ) -> tuple[Mismatch, ...]:
     """Every mismatch between a state dict and a schema, and a template's state dict where one is given."""
-    walker = _Walker(schema)
+    walker = _StateWalker(schema)
     try:
         return tuple(walker.cls(schema.root_class, state, dict(dims or {}), (), template))
     except RecursionError:
@@ -37,12 +37,12 @@ def explain(
 
 def dims_of(schema: Schema, state: object) -> dict[str, int]:
     """The dims of the root class that a state dict, which fits the schema, tells."""
-    env, _ = _Walker(schema)._environment(schema.root_class, state, {}, ())
+    env, _ = _StateWalker(schema)._environment(schema.root_class, state, {}, ())
     return {name: size for name, size in env.items() if size is not None}
 
 
 @frozen
-class _Walker:
+class _StateWalker:
     schema: Schema
 
     def cls(self, cls: ir.Class, state: Any, given: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
@@ -162,7 +162,7 @@ class _Walker:
                     return (size - source.b) // source.a
         return None
 
-    def _follow(self, source: Source, steps: tuple[Item | Each | Present, ...], state: Any) -> int | None:
+    def _follow(self, source: DimSource, steps: tuple[Item | Each | Present, ...], state: Any) -> int | None:
         """The size a source gives in this state, or None where the data lacks it or has another form."""
         if steps:
             step, rest = steps[0], steps[1:]

@@ -24,7 +24,7 @@ DICTS: Final = (dict, OrderedDict)  # optax's named_chain has the latter, of whi
 def explain_value(schema: Schema, value: object) -> tuple[Mismatch, ...]:
     """Every place where containers and classes are other than declared."""
     try:
-        return tuple(_Walker(schema).cls(schema.root_class, value, ()))
+        return tuple(_ValueWalker(schema).cls(schema.root_class, value, ()))
     except RecursionError:
         return (Mismatch("a value that Python can walk", "nesting beyond the recursion limit", ()),)
 
@@ -43,7 +43,7 @@ def class_names(expected: str, value: object) -> tuple[str, str]:
 
 
 @frozen
-class _Walker:
+class _ValueWalker:
     schema: Schema
 
     def cls(self, cls: ir.Class, value: Any, path: Path) -> Iterator[Mismatch]:
@@ -129,7 +129,7 @@ class _Walker:
         """What is inside is not checked, except for instances of state classes, which their own code stores."""
         if version_of(value.__class__) is not None:
             schema = codec_of_instance(value).schema
-            yield from _Walker(schema).cls(schema.root_class, value, path)
+            yield from _ValueWalker(schema).cls(schema.root_class, value, path)
         elif isinstance(value, dict):
             for key, one in value.items():
                 yield from self._untyped(one, (*path, str(key)))

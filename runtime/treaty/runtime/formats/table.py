@@ -76,11 +76,11 @@ def reading(path: AnyPath, use: "Callable[[Source], _T]", name: str | None = Non
 def looking(path: AnyPath, use: Callable[[Format, str, Known], _T], name: str | None = None) -> _T:
     """As `reading`, for those who may do without opening it."""
     place, is_url = path_or_url(path)
-    look = _Look(place, is_url, name)
+    look = _Recognised(place, is_url, name)
     return begin_again(place, look, lambda: use(look.format(), place, look.known))
 
 
-class _Look:
+class _Recognised:
     """What lies at a path, and what it is known by. A path that leads nowhere is no error yet: it may, a moment later."""
 
     def __init__(self, place: str, is_url: bool, name: str | None) -> None:

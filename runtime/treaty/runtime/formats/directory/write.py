@@ -30,7 +30,7 @@ from treaty.runtime.formats.directory.manifest import File, Leaf, Manifest
 from treaty.runtime.formats.directory.places import Place
 from treaty.runtime.formats.directory.plan import Pack, Piece, Plan, chunks_of, on_host, sum_of, sums_of
 from treaty.runtime.formats.directory.remote import context, wait_for
-from treaty.runtime.formats.directory.write_queue import IN_FLIGHT, Writes
+from treaty.runtime.formats.directory.write_queue import IN_FLIGHT, WriteQueue
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
 
@@ -163,12 +163,12 @@ def _write_part(place: Place, data: str, plan: Plan, values: Mapping[str, Any], 
         writes.add(_inside(place, data).write(name, content), name, len(content), "its checksums")
 
 
-def _writes(place: Place, data: str, plan: Plan) -> Writes:
+def _writes(place: Place, data: str, plan: Plan) -> WriteQueue:
     is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
-    return Writes(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT)
+    return WriteQueue(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT)
 
 
-def _write_pieces(place: Place, data: str, plan: Plan, writes: Writes, team: Team) -> Sums:
+def _write_pieces(place: Place, data: str, plan: Plan, writes: WriteQueue, team: Team) -> Sums:
     sums: Sums = {}
     stores: dict[int, ts.TensorStore] = {}
     for piece in plan.pieces:
@@ -190,7 +190,7 @@ def _parts(piece: Piece, leaf: Leaf) -> Iterator[Piece]:
         yield evolve(piece, start=start, source=part)
 
 
-def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: Writes, sums: dict[int, str]) -> None:
+def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: WriteQueue, sums: dict[int, str]) -> None:
     """Give the source to TensorStore as it is, chunk by chunk, and hash each while that writes."""
     assert leaf.dtype is not None
     is_known = BY_NAME[leaf.dtype].tensorstore is not None
@@ -204,7 +204,7 @@ def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: Writes
         sums[chunk_number(leaf, start)] = sum_of(part)
 
 
-def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, writes: Writes) -> File:
+def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, writes: WriteQueue) -> File:
     leaves = {str(number): on_host(value) for number, value in pack.leaves.items()}
     try:
         content = msgpack.pack(leaves)

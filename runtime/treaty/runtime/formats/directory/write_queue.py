@@ -18,7 +18,7 @@ IN_FLIGHT: Final = 2**27  # bytes given to TensorStore and not yet written; most
 THREADS: Final = 8
 
 
-class Writes:
+class WriteQueue:
     """A context manager; when it ends well, all files, and the directories they are in, last through a power cut."""
 
     def __init__(self, place: Place, data: str, limit: int = IN_FLIGHT) -> None:
@@ -30,7 +30,7 @@ class Writes:
         self._changed = Condition()
         self._workers = Workers(THREADS, "treaty-sync", always=True)  # no write is under way when a save has failed
 
-    def __enter__(self) -> "Writes":
+    def __enter__(self) -> "WriteQueue":
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

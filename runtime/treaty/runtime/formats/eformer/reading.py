@@ -14,7 +14,7 @@ from treaty.runtime._storage.memory import aligned
 Region = tuple[tuple[int | None, int | None], ...]
 
 
-class Reader:
+class ShardReader:
     """The reading methods of JAX's manager, which reads a replicated region once for each device, and on a failure
     leaves reads behind that complain later of a closed event loop."""
 
@@ -29,7 +29,7 @@ class Reader:
         """Nothing is ever under way."""
 
 
-class Reading:
+class PendingArray:
     """A read into memory of ours: where TensorStore cannot get memory of its own, it ends the process."""
 
     def __init__(self, store: ts.TensorStore) -> None:
@@ -49,10 +49,10 @@ class _Shards:
 
     def __init__(self, store: ts.TensorStore, sharding: Sharding) -> None:
         self._shape, self._sharding = store.shape, sharding
-        self._reads: dict[Region, Reading] = {}
+        self._reads: dict[Region, PendingArray] = {}
         for index in sharding.addressable_devices_indices_map(store.shape).values():
             if index is not None and _region(index) not in self._reads:
-                self._reads[_region(index)] = Reading(store[index])
+                self._reads[_region(index)] = PendingArray(store[index])
 
     def array(self) -> jax.Array:
         def shard(index: tuple[slice, ...] | None) -> np.ndarray[Any, Any]:

@@ -19,7 +19,7 @@ from treaty.runtime._trees import check_depth, flatten
 from treaty.runtime.formats.eformer.index import Entry, Index, check_places, nested
 from treaty.runtime.formats.eformer.leaf_kinds import from_array, to_array
 from treaty.runtime.formats.eformer.leaf_paths import INDEX
-from treaty.runtime.formats.eformer.reading import Reading
+from treaty.runtime.formats.eformer.reading import PendingArray
 from treaty.runtime.formats.eformer.store import Store, naming, wrote
 from treaty.runtime.formats.shared.format import Writing
 from treaty.schema import Schema
@@ -125,7 +125,7 @@ def _section(store: Store, entries: tuple[Entry, ...]) -> Any:
 def _leaf(entry: Entry, store: Any) -> Any:
     def read() -> Any:
         with naming(entry):
-            return Reading(store).result()
+            return PendingArray(store).result()
 
     def begin(start: Start, memory: HostArray) -> Callable[[], object]:
         box = tuple(slice(first, first + size) for first, size in zip(start, memory.shape, strict=True))

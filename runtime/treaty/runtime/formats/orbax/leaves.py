@@ -21,7 +21,7 @@ _Keys: TypeAlias = tuple[tuple[str, int], ...]
 
 
 @frozen
-class Leaf:
+class ItemLeaf:
     """`kind` is Orbax's name for how a value is stored; a value of None is in the metadata alone."""
 
     keys: _Keys
@@ -38,10 +38,10 @@ class Leaf:
         return ".".join(self.path)
 
 
-def leaves_of(tree: Any, schema: Schema | None) -> list[Leaf]:
+def leaves_of(tree: Any, schema: Schema | None) -> list[ItemLeaf]:
     """The leaves of a state dict that fits a schema, or of any tree."""
     leaves = list(_plain(tree, ()) if schema is None else _typed(schema, ir.Node(schema.root), tree, ()))
-    places: dict[str, Leaf] = {}
+    places: dict[str, ItemLeaf] = {}
     for leaf in leaves:
         check_depth(leaf.path)
         if not leaf.path:
@@ -53,7 +53,7 @@ def leaves_of(tree: Any, schema: Schema | None) -> list[Leaf]:
     return leaves
 
 
-def _typed(schema: Schema, type: ir.Type, state: Any, keys: _Keys) -> Iterator[Leaf]:
+def _typed(schema: Schema, type: ir.Type, state: Any, keys: _Keys) -> Iterator[ItemLeaf]:
     """The schema knows what a state dict has forgotten: which of its dicts are sequences, and which nodes are empty."""
     if isinstance(type, ir.Optional):
         type = ir.Untyped() if state is None else type.item
@@ -65,7 +65,7 @@ def _typed(schema: Schema, type: ir.Type, state: Any, keys: _Keys) -> Iterator[L
     for key, part in parts.items():
         yield from _typed(schema, part, state[key], (*keys, (key, key_type)))
     if not parts:
-        yield Leaf(keys, _empty(type))
+        yield ItemLeaf(keys, _empty(type))
 
 
 def _empty(type: ir.Type) -> str:
@@ -81,9 +81,9 @@ def _empty(type: ir.Type) -> str:
     assert_never(type)
 
 
-def _plain(value: Any, keys: _Keys) -> Iterator[Leaf]:
+def _plain(value: Any, keys: _Keys) -> Iterator[ItemLeaf]:
     if _is_key_state(value):
-        yield Leaf(keys, "jax.Array", value["data"], value["impl"])
+        yield ItemLeaf(keys, "jax.Array", value["data"], value["impl"])
     elif isinstance(value, Mapping):
         yield from _nodes([(str(key), DICT, one) for key, one in value.items()], "Dict", keys)
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -99,20 +99,20 @@ def _plain(value: Any, keys: _Keys) -> Iterator[Leaf]:
         yield _leaf(value, keys)
 
 
-def _nodes(parts: list[tuple[str, int, Any]], empty: str, keys: _Keys) -> Iterator[Leaf]:
+def _nodes(parts: list[tuple[str, int, Any]], empty: str, keys: _Keys) -> Iterator[ItemLeaf]:
     for key, key_type, value in parts:
         yield from _plain(value, (*keys, (key, key_type)))
     if not parts:
-        yield Leaf(keys, empty)
+        yield ItemLeaf(keys, empty)
 
 
-def _leaf(value: Any, keys: _Keys) -> Leaf:
+def _leaf(value: Any, keys: _Keys) -> ItemLeaf:
     if value is None:
-        return Leaf(keys, "None")
+        return ItemLeaf(keys, "None")
     if type(value) is str:
-        return Leaf(keys, "string", value)
+        return ItemLeaf(keys, "string", value)
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return Leaf(keys, "jax.Array", jax.random.key_data(value), str(jax.random.key_impl(value)))
+        return ItemLeaf(keys, "jax.Array", jax.random.key_data(value), str(jax.random.key_impl(value)))
     if type(value) in (bool, int, float, complex):
         value, kind = np.asarray(value), "scalar"
     else:
@@ -122,7 +122,7 @@ def _leaf(value: Any, keys: _Keys) -> Leaf:
         got = type(value).__name__ if dtype is None else f"an array of {dtype}"
         path = show_path(tuple(key for key, _ in keys))
         raise InvalidArgumentError(f"expected what Orbax can store, got {got} at {path}")
-    return Leaf(keys, kind, value)
+    return ItemLeaf(keys, kind, value)
 
 
 def _is_storable(dtype: Any) -> bool:

@@ -36,7 +36,7 @@ _BYTES: Final = 2**62  # no array is larger
 
 
 @frozen
-class _Entry:
+class _ItemEntry:
     path: tuple[str, ...]
     kind: str
     write_shape: tuple[int, ...] | None = None
@@ -61,20 +61,20 @@ def read_item(item: Path) -> dict[str, Any]:
     return tree
 
 
-def _entries(metadata: dict[str, Any], item: Path) -> Iterator[_Entry]:
+def _entries(metadata: dict[str, Any], item: Path) -> Iterator[_ItemEntry]:
     inside: dict[tuple[str, ...], Any] | None = None
     try:
         for one in metadata["tree_metadata"].values():
             value, keys = one["value_metadata"], one["key_metadata"]
             path = tuple(key["key"] for key in keys)
             shape = value.get("write_shape")
-            entry = _Entry(path, value["value_type"], None if shape is None else tuple(shape))
+            entry = _ItemEntry(path, value["value_type"], None if shape is None else tuple(shape))
             sound = all(type(key) is str for key in (*path, entry.kind)) and all(type(n) is int for n in shape or ())
             if not path or len(path) > MOST_LEVELS or not sound:
                 raise ValueError(str(one)[:80])
             if value.get("skip_deserialize") is True and entry.kind not in _EMPTY:
                 inside = read_aggregate(item) if inside is None else inside
-                entry = _Entry(path, _INSIDE, value=_inside(inside, path, item))
+                entry = _ItemEntry(path, _INSIDE, value=_inside(inside, path, item))
             yield entry
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptCheckpointError(
@@ -88,19 +88,19 @@ def _inside(leaves: Mapping[tuple[str, ...], Any], path: tuple[str, ...], item: 
     return leaves[path]
 
 
-def _old_entries(item: Path) -> Iterator[_Entry]:
+def _old_entries(item: Path) -> Iterator[_ItemEntry]:
     for path, leaf in read_aggregate(item).items():
         name = stored_elsewhere(leaf)
         if name is not None and name != ".".join(path):
             raise CorruptCheckpointError(f"expected an array of its own, got {name[:80]!r} at {show_keys(path)}")
-        yield _Entry(path, _INSIDE, value=leaf) if name is None else _Entry(path, _UNKNOWN)
+        yield _ItemEntry(path, _INSIDE, value=leaf) if name is None else _ItemEntry(path, _UNKNOWN)
 
 
-def _leaves(item: Path, metadata: dict[str, Any], entries: list[_Entry]) -> Iterator[tuple[_Entry, Any]]:
+def _leaves(item: Path, metadata: dict[str, Any], entries: list[_ItemEntry]) -> Iterator[tuple[_ItemEntry, Any]]:
     arrays = {entry.name: entry for entry in entries if entry.kind in _ARRAYS}
     strings = read_json(item / STRINGS) if any(entry.kind == "string" for entry in entries) else {}
     impls = _key_impls(item)
-    store = _Store.of(item, metadata) if arrays else None  # without any there is nothing to open
+    store = _ItemStore.of(item, metadata) if arrays else None  # without any there is nothing to open
     opening = {name: store.open(entry) for name, entry in arrays.items()} if store else {}
     for entry in entries:
         if entry.kind in _EMPTY:
@@ -123,7 +123,7 @@ def _leaves(item: Path, metadata: dict[str, Any], entries: list[_Entry]) -> Iter
 
 
 @frozen
-class _Store:
+class _ItemStore:
     """How the arrays of an item are opened."""
 
     base: dict[str, Any]
@@ -133,7 +133,7 @@ class _Store:
     context: Any
 
     @classmethod
-    def of(cls, item: Path, metadata: dict[str, Any]) -> "_Store":
+    def of(cls, item: Path, metadata: dict[str, Any]) -> "_ItemStore":
         ocdbt = metadata.get("use_ocdbt")
         ocdbt = (item / OCDBT).exists() if ocdbt is None else bool(ocdbt)
         if ocdbt and not (item / OCDBT).exists():
@@ -149,7 +149,7 @@ class _Store:
             ),
         )
 
-    def open(self, entry: _Entry) -> Any:
+    def open(self, entry: _ItemEntry) -> Any:
         if self.ocdbt:
             kvstore = {"driver": "ocdbt", "base": self.base, "path": f"{entry.name}/", "cache_pool": "cache_pool#ocdbt"}
         else:
@@ -162,7 +162,7 @@ class _Store:
         except FAILURES as error:
             raise _failure(error, entry.path) from None
 
-    def opened(self, entry: _Entry, opening: Any) -> Any:
+    def opened(self, entry: _ItemEntry, opening: Any) -> Any:
         try:
             found = opening.result()
             if self.strict or found.fill_value is None:
@@ -173,7 +173,7 @@ class _Store:
             raise _failure(error, entry.path) from None
 
 
-def _array(entry: _Entry, store: Any, impl: Any) -> Any:
+def _array(entry: _ItemEntry, store: Any, impl: Any) -> Any:
     shape, dtype = tuple(store.shape), store.dtype.numpy_dtype
     if math.prod(shape) * dtype.itemsize > _BYTES:
         raise CorruptCheckpointError(f"expected an array, got {dtype}{list(shape)} at {show_keys(entry.path)}")
@@ -264,7 +264,7 @@ def _key_impls(item: Path) -> dict[str, str]:
     return impls
 
 
-def _string(strings: Any, entry: _Entry, item: Path) -> str:
+def _string(strings: Any, entry: _ItemEntry, item: Path) -> str:
     """Strings are found by JSON pointer, so that a slash in a key is a level of its own."""
     found = strings
     for key in entry.name.split("/"):

@@ -33,7 +33,7 @@ from treaty.runtime.formats.orbax.find import (
     STRINGS,
     TEMPORARY,
 )
-from treaty.runtime.formats.orbax.leaves import Leaf
+from treaty.runtime.formats.orbax.leaves import ItemLeaf
 from treaty.runtime.formats.orbax.read import FAILURES, KEY_IMPL
 from treaty.schema import TreatyError
 
@@ -46,7 +46,7 @@ _HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.St
 
 
 @uninterrupted
-def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
+def write_item(path: Path, leaves: Sequence[ItemLeaf]) -> None:
     """All of it or nothing is at `path` afterwards, also after a power cut."""
     use_tensorstore()
     if os.path.lexists(path):
@@ -62,7 +62,7 @@ def write_item(path: Path, leaves: Sequence[Leaf]) -> None:
         sync_directory(place.parent)
 
 
-def _fill(temporary: Path, place: Path, leaves: Sequence[Leaf], strings: dict[str, Any], started: int) -> None:
+def _fill(temporary: Path, place: Path, leaves: Sequence[ItemLeaf], strings: dict[str, Any], started: int) -> None:
     """Write an item and let it take its place; of a failure nothing is left."""
     try:
         _write_arrays(temporary, [leaf for leaf in leaves if leaf.value is not None and leaf.kind != "string"])
@@ -83,7 +83,7 @@ def _fill(temporary: Path, place: Path, leaves: Sequence[Leaf], strings: dict[st
         raise
 
 
-def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
+def _write_arrays(directory: Path, leaves: Sequence[ItemLeaf]) -> None:
     """First, in one commit of OCDBT, what describes the arrays, and small ones whole; then the chunks of large ones."""
     # Each file is synced by us, once, before the item takes its place, and not with every write.
     context = ts.Context(
@@ -100,7 +100,7 @@ def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
                 _commit(batch)
                 batch, held = ts.Transaction(), 0
     _commit(batch)
-    writes = _Writes(directory / "d")
+    writes = _CommitQueue(directory / "d")
     try:
         for leaf in leaves:
             if leaf.value.nbytes >= _SMALL:
@@ -114,16 +114,16 @@ def _write_arrays(directory: Path, leaves: Sequence[Leaf]) -> None:
     writes.raise_first()
 
 
-class _Writes:
+class _CommitQueue:
     """Writes under way, few enough to bound memory. What is written is on its way to the disk while others follow."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._started: set[str] = set()
-        self._pending: deque[tuple[Any, int, Leaf]] = deque()
+        self._pending: deque[tuple[Any, int, ItemLeaf]] = deque()
         self._error: TreatyError | None = None
 
-    def add(self, future: Any, size: int, leaf: Leaf) -> None:
+    def add(self, future: Any, size: int, leaf: ItemLeaf) -> None:
         self._pending.append((future, size, leaf))
         while sum(size for _, size, _ in self._pending) > _BATCH:
             self._first()
@@ -154,28 +154,28 @@ class _Writes:
                     start_writing(file.fileno(), 0, 0)
 
 
-def _wait_for(future: Any, leaf: Leaf) -> None:
+def _wait_for(future: Any, leaf: ItemLeaf) -> None:
     try:
         future.result()
     except FAILURES as error:
         raise _failure(leaf, error) from error
 
 
-def _opened(spec: dict[str, Any], leaf: Leaf, context: Any, transaction: Any) -> Any:
+def _opened(spec: dict[str, Any], leaf: ItemLeaf, context: Any, transaction: Any) -> Any:
     try:
         return ts.open(spec, context=context, transaction=transaction).result()
     except FAILURES as error:
         raise _failure(leaf, error) from error
 
 
-def _parts(leaf: Leaf) -> Iterator[tuple[Start, Any]]:
+def _parts(leaf: ItemLeaf) -> Iterator[tuple[Start, Any]]:
     if isinstance(leaf.value, LazyArray):
         yield from ((start, _host(part, leaf)) for start, part in by_bands(leaf.value, _chunk(leaf.value)))
     else:
         yield (0,) * leaf.value.ndim, _host(leaf.value, leaf)
 
 
-def _failure(leaf: Leaf, error: Exception) -> StorageError:
+def _failure(leaf: ItemLeaf, error: Exception) -> StorageError:
     return failure(f"write {leaf.value.dtype}{list(leaf.value.shape)} at {show_path(leaf.path)}", error)
 
 
@@ -194,7 +194,7 @@ def _sync(directory: Path) -> None:
         sync_directory(folder)
 
 
-def _spec(base: dict[str, Any], leaf: Leaf) -> dict[str, Any]:
+def _spec(base: dict[str, Any], leaf: ItemLeaf) -> dict[str, Any]:
     array = leaf.value
     return {
         "driver": "zarr3",
@@ -210,7 +210,7 @@ def _spec(base: dict[str, Any], leaf: Leaf) -> dict[str, Any]:
     }
 
 
-def _host(value: Any, leaf: Leaf) -> Any:
+def _host(value: Any, leaf: ItemLeaf) -> Any:
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         raise InvalidArgumentError(f"expected an array of this process, got one of several at {show_path(leaf.path)}")
     array = np.asarray(value)
@@ -221,7 +221,7 @@ def _chunk(array: Any) -> list[int]:
     return chunk_of(array.shape, array.dtype.itemsize, _CHUNK)
 
 
-def _metadata(leaves: Sequence[Leaf]) -> dict[str, Any]:
+def _metadata(leaves: Sequence[ItemLeaf]) -> dict[str, Any]:
     return {
         "tree_metadata": {str(leaf.path): _leaf_metadata(leaf) for leaf in leaves},
         "use_ocdbt": True,
@@ -231,20 +231,20 @@ def _metadata(leaves: Sequence[Leaf]) -> dict[str, Any]:
     }
 
 
-def _leaf_metadata(leaf: Leaf) -> dict[str, Any]:
+def _leaf_metadata(leaf: ItemLeaf) -> dict[str, Any]:
     return {
         "key_metadata": [{"key": key, "key_type": key_type} for key, key_type in leaf.keys],
         "value_metadata": {"value_type": leaf.kind, "skip_deserialize": leaf.value is None},
     }
 
 
-def _array_metadata(leaf: Leaf) -> dict[str, Any]:
+def _array_metadata(leaf: ItemLeaf) -> dict[str, Any]:
     shape = list(leaf.value.shape)
     said = {"param_name": leaf.name, "write_shape": shape, "chunk_shape": shape, "ext_metadata": {KEY_IMPL: leaf.impl}}
     return {"array_metadata": said}
 
 
-def _sharding(leaf: Leaf) -> tuple[str, str]:
+def _sharding(leaf: ItemLeaf) -> tuple[str, str]:
     """Orbax makes keys jax arrays only, and without a target wants to be told where; other arrays come back as numpy."""
     device = jax.local_devices()[0]
     said = {"sharding_type": "SingleDeviceSharding", "device_str": str(device)}
@@ -262,7 +262,7 @@ def _step_metadata(started: int) -> dict[str, Any]:
     }
 
 
-def _strings(leaves: Sequence[Leaf]) -> dict[str, Any]:
+def _strings(leaves: Sequence[ItemLeaf]) -> dict[str, Any]:
     """Strings by JSON pointer: Orbax makes a slash in a key a level of its own."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
