@@ -197,7 +197,7 @@ def test_the_other_direction_is_guessed_at_in_words_only() -> None:
         (("a", "x..y"), "expected a path such as blocks[{i}].up.kernel, got 'x..y'"),
         (("a.{i}{j}", "x[{i}][{j}]"), "expected at most one placeholder between dots, got 'a.{i}{j}'"),
         (("a.{i}", "x", "p -> p"), "expected the same axes on both sides, or placeholders on the other, for i, got a.{i} <-> x"),
-        (("a.{i}", "x[{i}]", "i p -> i p"), "expected names for axes that are no placeholders on both sides, got a.{i} <-> x[{i}]"),
+        (("a.{i}", "x[{i}]", "i p -> i p"), "expected names for axes that are not placeholders on both sides, got a.{i} <-> x[{i}]"),
         ((("a", "b"), ("x", "y")), "expected one stored name or one field, got a + b <-> x + y"),
         (("a", ("x", "y")), "expected an axis where, and only where, there are several names on one side, got a <-> x + y"),
         (("a", ("x", "y"), ("p -> p",), 0), "expected a layout for each of 2, got a <-> x + y"),

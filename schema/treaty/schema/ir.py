@@ -257,7 +257,7 @@ def parts(schema: Schema, type: Type, keys: Iterable[str] = ()) -> dict[str, Typ
     """What the state dict of a type holds: the type of each entry by its key, in order; None where there is no dict.
 
     The keys of a list, a dict and an untyped subtree are those that the state has: hand over `keys`, or `()` where the
-    state is no dict. An Optional has the parts of its item: whether there is a None is for the caller to see.
+    state is not a dict. An Optional has the parts of its item: whether there is a None is for the caller to see.
     """
     if isinstance(type, Optional):
         return parts(schema, type.item, keys)

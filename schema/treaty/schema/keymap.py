@@ -94,7 +94,7 @@ class Rule:
             odd = ", ".join(sorted((left ^ right) ^ (stored ^ fields)))
             self._wrong(f"the same axes on both sides, or placeholders on the other, for {odd}")
         if (left & right) & (stored | fields):
-            self._wrong("names for axes that are no placeholders on both sides")
+            self._wrong("names for axes that are not placeholders on both sides")
 
     def _wrong(self, expected: str) -> None:
         raise SchemaError(f"expected {expected}, got {self}")

@@ -21,7 +21,7 @@ from treaty.runtime.formats.table import FORMATS, format_at, format_meant
 
 @uninterrupted
 def remove(path: AnyPath) -> None:
-    """Delete the checkpoint at `path`, of any format; what is no checkpoint, or holds other files, is refused.
+    """Delete the checkpoint at `path`, of any format; what is not a checkpoint, or holds other files, is refused.
 
     One process of a program calls it. A save under way to a directory is an error. What a save or a `remove` that was
     killed has left is deleted too; a link is refused, since it may be meant itself or what it leads to.

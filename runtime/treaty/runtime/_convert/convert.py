@@ -11,7 +11,7 @@ from attrs import frozen
 from xxhash import xxh3_128
 
 from treaty.runtime._convert.compare import describe, leaves, nbytes_of
-from treaty.runtime._convert.destination import check_place, place_of, take_place
+from treaty.runtime._convert.destination import check_place, destination_at, take_place
 from treaty.runtime._errors import ConversionError, InvalidArgumentError, StateMismatchError, show_keys
 from treaty.runtime._keymaps.apply import to_fields, to_stored
 from treaty.runtime._lazy import HostArray, LazyArray, as_bytes, host, pieces_of
@@ -77,7 +77,7 @@ def convert(
     The result is read again and compared with the source to the last bit before it takes its place; whatever goes
     wrong, the destination is what it was.
     """
-    place = place_of(destination)
+    place = destination_at(destination)
     origin = local_path(source)
     to = format_meant(place.name) if to_format is None else format_named(to_format)
     sizes = sizes or {}

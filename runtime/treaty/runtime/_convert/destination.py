@@ -16,7 +16,7 @@ from treaty.runtime.formats.shared.format import Format
 PathLike = str | os.PathLike[str]
 
 
-def place_of(destination: PathLike) -> Path:
+def destination_at(destination: PathLike) -> Path:
     """The destination as the system understands it: links above it are followed, one at its own place is not."""
     text = local_path(destination)
     head, name = os.path.split(text.rstrip("/") or "/")

@@ -31,7 +31,7 @@ def is_strict() -> bool:
 
 
 def fits(target: Any, value: Any, dtypes: bool) -> bool:
-    """Whether a restored leaf may stand for the target's. A target that is no array promises nothing."""
+    """Whether a restored leaf may stand for the target's. A target that is not an array promises nothing."""
     try:
         shape, dtype = target.shape, target.dtype
     except AttributeError:

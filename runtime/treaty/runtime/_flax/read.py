@@ -93,7 +93,7 @@ class _TargetReader(dict[type, _Read | None]):
         for key, target in items:
             try:
                 restored[key] = value = state[key if type(key) is str else str(key)]
-            except KeyError:  # a key that is no str in both
+            except KeyError:  # a key that is not a str in both
                 raise _missing_keys({str(key)}, names) from None
             cls = type(target)
             read = self[cls]

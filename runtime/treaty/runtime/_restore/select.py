@@ -45,7 +45,7 @@ def parse_paths(at: At) -> tuple[Path, ...] | None:
 
 
 def parse_path(text: object) -> Path:
-    """`blocks[3].up` or `$.blocks[3].up` -> the keys; `['a.b']` is a key that is no name."""
+    """`blocks[3].up` or `$.blocks[3].up` -> the keys; `['a.b']` is a key that is not a name."""
     if not isinstance(text, str):
         raise TreatyError(f"at: expected a path as a str, or a list of them, got {text!r}")
     rest = text.removeprefix("$")

@@ -242,7 +242,7 @@ def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | byt
 
 
 def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
-    """A file to read, and nothing that is no file."""
+    """A file to read, and nothing that is not a file."""
     try:
         place = local_path(path)
         _refuse_special(place)

@@ -49,7 +49,7 @@ def verify(path: str, as_json: bool) -> None:
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @reporting(1)
 def remove(paths: tuple[str, ...]) -> None:
-    """Delete checkpoints of any format. What is no checkpoint, or holds other files, is refused: exit status 1."""
+    """Delete checkpoints of any format. what is not a checkpoint, or holds other files, is refused: exit status 1."""
     from treaty.runtime import remove as remove_checkpoint
 
     failed = False

@@ -59,7 +59,7 @@ class Plan:
     spare: tuple[Piece, ...] = ()  # not on process 0: process 0 has these arrays too, and writes them
     sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # of such arrays, where a snapshot needs no more
     owners: Mapping[int, int] = field(factory=dict)  # on process 0: arrays that one other process has alone
-    shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is no array
+    shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is not an array
 
 
 def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapping[str, Any] | None) -> Plan:

@@ -33,7 +33,7 @@ def to_array(prefix: str | None, keys: Keys, leaf: Any) -> tuple[Entry, Array]:
 
 
 def on_host(entry: Entry) -> bool:
-    """Whether the leaf was no jax array, so that one process stores it and it returns without a device."""
+    """Whether the leaf was not a jax array, so that one process stores it and it returns without a device."""
     return entry.leaf != "jax" and not entry.leaf.startswith(_KEY)
 
 

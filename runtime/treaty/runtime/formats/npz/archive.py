@@ -76,10 +76,10 @@ def _require_no_gaps(path: Any, file: OpenFile, members: list[zipfile.ZipInfo], 
     reached = 0
     for member in sorted(members, key=lambda member: member.header_offset):
         if not reached <= member.header_offset <= reached + _DESCRIPTOR:
-            raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
+            raise CorruptCheckpointError(f"expected a member, got stray bytes at byte {reached} of {path}")
         reached = _start(file, member, f"{member.filename!r} in {path}") + member.compress_size
     if not reached <= end <= reached + _DESCRIPTOR:
-        raise CorruptCheckpointError(f"expected a member, got bytes of none at byte {reached} of {path}")
+        raise CorruptCheckpointError(f"expected a member, got stray bytes at byte {reached} of {path}")
 
 
 def _pieces(array: Any, stream: Any) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Files of np.savez: an archive with an array a member, named by its keys joined with slashes.
 
 What numpy's files cannot say is in one more member, `__treaty__`, the bytes of a JSON object with `values`, the leaves
-that are no arrays, and `dtypes`, of arrays that are stored as unsigned integers because numpy has no name for theirs.
+that are not arrays, and `dtypes`, of arrays that are stored as unsigned integers because numpy has no name for theirs.
 Names are escaped in files that have it. A tree of plain arrays needs none, and its file is like anybody's. Under the
 member's own name, where readers of old look for nothing, `dtypes` has the note of `shared.exact`.
 """

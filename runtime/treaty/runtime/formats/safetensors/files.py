@@ -20,7 +20,7 @@ from treaty.runtime._storage.paths import local_path
 from treaty.runtime._storage.workspace import is_left_at, workspace
 from treaty.runtime.formats.msgpack.encode import host_array
 from treaty.runtime.formats.safetensors.header import parse, render
-from treaty.runtime.formats.safetensors.members import SAVE, SUFFIX, chosen, clear, read_index, take_place, under_prefix
+from treaty.runtime.formats.safetensors.members import SAVE, SUFFIX, chosen, clear, read_index, put_in_place, under_prefix
 from treaty.runtime.formats.safetensors.names import NOTE, stored_as
 from treaty.runtime.formats.safetensors.shard_names import (
     derive_base_prefix_from_path,
@@ -111,7 +111,7 @@ def _write_shards(
             _write_file(space.folder / shard, {key: tensors[key] for key in keys}, {**plain, SAVE: save}, like)
         write_pieces(space.folder / index_name, [json.dumps(index, indent=2).encode()], like)
         files = [space.folder / one for one in (*names, index_name)]
-        take_place(prefix, files, is_alone=space.is_alone)
+        put_in_place(prefix, files, is_alone=space.is_alone)
 
 
 def _write_single(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, str], like: Path | None) -> None:
@@ -120,7 +120,7 @@ def _write_single(path: str, tensors: Mapping[str, Any], metadata: Mapping[str, 
         with workspace(Path(path)) as space:
             file = space.folder / os.path.basename(path)
             _write_file(file, tensors, metadata, like)
-            take_place(prefix, [file], is_alone=space.is_alone)
+            put_in_place(prefix, [file], is_alone=space.is_alone)
         return
     _write_file(path, tensors, metadata, like)
     if len(under_prefix(prefix)) > 1 or is_left_at(Path(path)):

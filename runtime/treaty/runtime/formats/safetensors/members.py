@@ -107,7 +107,7 @@ def replaced_by(place: Path) -> list[Path]:
 def move(place: Path, files: list[Path], is_alone: bool) -> None:
     """Finished files, in any order, to where they are the checkpoint."""
     last_is_index = sorted(files, key=lambda one: one.name.endswith(".json"))
-    take_place(derive_base_prefix_from_path(str(place)), last_is_index, is_alone=is_alone)
+    put_in_place(derive_base_prefix_from_path(str(place)), last_is_index, is_alone=is_alone)
 
 
 def remove(path: str) -> bool:
@@ -126,7 +126,7 @@ def remove(path: str) -> bool:
     return True
 
 
-def take_place(prefix: str, files: Sequence[Path], *, is_alone: bool) -> None:
+def put_in_place(prefix: str, files: Sequence[Path], *, is_alone: bool) -> None:
     """Move finished files, of which the single one or the index is the last, to where they are the checkpoint."""
     *shards, last = files
     folder = Path(prefix).parent

@@ -1,6 +1,6 @@
-"""State dicts as named tensors and back: keys joined with dots, and a note in the metadata of all that is no tensor.
+"""State dicts as named tensors and back: keys joined with dots, and a note in the metadata of all that is not a tensor.
 
-The note is JSON with up to three parts: `values`, what is no array, with its path; `paths`, of names whose keys hold
+The note is JSON with up to three parts: `values`, what is not an array, with its path; `paths`, of names whose keys hold
 dots; `dtypes`, which the format has no name for. A state of plain arrays needs none, and its file is like anybody's.
 Under the one name that no tensor can have, where readers of old look for nothing, `dtypes` has the note of `shared.exact`.
 """
