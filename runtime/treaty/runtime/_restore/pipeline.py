@@ -15,6 +15,7 @@ from treaty.runtime._restore.read import read_arrays
 from treaty.runtime._restore.resolve import resolve
 from treaty.runtime._restore.select import select
 from treaty.runtime._restore.source import Source
+from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._state.registry import Codec, codec_of
 from treaty.runtime._state.state_dict import from_state_dict
 from treaty.runtime._trees import Path, flatten, is_stored_array, nest
@@ -38,17 +39,19 @@ def restore(source: Source, target: Any, options: Options) -> Any:
 
 
 def _restore(source: Source, codec: Codec[Any], target: Any, options: Options) -> Any:
-    tree = _wanted(source, codec, options)
-    tree = resolve(tree, source.schema, codec.schema)
-    if options.keymap is not None or not source.is_exact:
-        tree = fit(codec.schema, tree, forgets_none=source.forgets_none)
-    shapes, declared = fit_dtypes(codec, target, tree, options.dims, options.cast)
-    placed = placement(codec.schema, shapes, options.mesh, options.rules, options.shardings, options.into)
-    leaves: dict[Path, Any] = dict(flatten(tree)) if type(tree) is dict else {(): tree}
-    arrays = {path: leaf for path, leaf in leaves.items() if is_stored_array(leaf)}
+    with collector_paused():
+        tree = _wanted(source, codec, options)
+        tree = resolve(tree, source.schema, codec.schema)
+        if options.keymap is not None or not source.is_exact:
+            tree = fit(codec.schema, tree, forgets_none=source.forgets_none)
+        shapes, declared = fit_dtypes(codec, target, tree, options.dims, options.cast)
+        placed = placement(codec.schema, shapes, options.mesh, options.rules, options.shardings, options.into)
+        leaves: dict[Path, Any] = dict(flatten(tree)) if type(tree) is dict else {(): tree}
+        arrays = {path: leaf for path, leaf in leaves.items() if is_stored_array(leaf)}
     with progress_bar("restore", sum(leaf.nbytes for leaf in arrays.values()), options.progress) as advance:
         leaves.update(read_arrays(arrays, declared, placed, options, advance))
-    return from_state_dict(target, nest(leaves.items()), dims=options.dims, into=options.into)
+    with collector_paused():
+        return from_state_dict(target, nest(leaves.items()), dims=options.dims, into=options.into)
 
 
 def _wanted(source: Source, codec: Codec[Any], options: Options) -> Any:

@@ -6,11 +6,12 @@ from typing import Any, Final
 import numpy as np
 
 from treaty.runtime._devices.placement import Room, Target, fill_room, make_room, nbytes_needed, place
-from treaty.runtime._lazy import Job, LazyArray, SharedArray, SharedFile
+from treaty.runtime._lazy import Job, LazyArray, SharedArray
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import Workers
 from treaty.runtime._restore.options import Options
 from treaty.runtime._state.declared import Declared
+from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._trees import Path
 from treaty.schema import ir
 from treaty.schema.dtypes import BY_NAME
@@ -29,7 +30,8 @@ def read_arrays(
     advance: Advance,
 ) -> Iterator[tuple[Path, Any]]:
     """The arrays, each with the dtype and in the place that it is to have."""
-    targets = {path: _target(leaf, declared.get(path), placed.get(path), options) for path, leaf in arrays.items()}
+    with collector_paused():
+        targets = {path: _target(leaf, declared.get(path), placed.get(path), options) for path, leaf in arrays.items()}
     shared: dict[int, list[Path]] = {}
     single = []
     for path, leaf in arrays.items():
@@ -38,7 +40,9 @@ def read_arrays(
         else:
             single.append(path)
     for paths in shared.values():
-        yield from _read_shared([arrays[path] for path in paths], paths, targets, advance)
+        with collector_paused():
+            found = _read_shared([arrays[path] for path in paths], [targets[path] for path in paths], advance)
+        yield from zip(paths, found, strict=True)
     for batch in _batches(single, targets, options.max_bytes_in_flight or IN_FLIGHT):
         rooms = _read_batch([arrays[path] for path in batch], [targets[path] for path in batch], advance)
         yield from zip(batch, place(rooms), strict=True)
@@ -52,15 +56,11 @@ def _target(leaf: Any, declared: Declared | None, sharding: Any, options: Option
     return Target(tuple(leaf.shape), leaf.dtype, wanted, on_host, sharding)
 
 
-def _read_shared(
-    leaves: Sequence[SharedArray], paths: Sequence[Path], targets: Mapping[Path, Target], advance: Advance
-) -> Iterator[tuple[Path, Any]]:
-    file: SharedFile = leaves[0].file
-    found = file.load([leaf.number for leaf in leaves])
-    rooms = [fill_room(targets[path], array) for path, array in zip(paths, found, strict=True)]
-    for path, array in zip(paths, place(rooms), strict=True):
-        yield path, np.array(array) if isinstance(array, np.ndarray) else array  # not a view of the whole file
+def _read_shared(leaves: Sequence[SharedArray], targets: Sequence[Target], advance: Advance) -> list[Any]:
+    found = leaves[0].file.load([leaf.number for leaf in leaves])
+    placed = place([fill_room(target, array) for target, array in zip(targets, found, strict=True)])
     advance(sum(array.nbytes for array in found))
+    return [np.array(one) if isinstance(one, np.ndarray) else one for one in placed]  # not views of the whole file
 
 
 @uninterrupted

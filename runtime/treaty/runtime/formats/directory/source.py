@@ -10,6 +10,7 @@ from treaty.runtime._lazy import HostArray, Job, LazyArray, Part, SharedArray, S
 from treaty.runtime._process.workers import Workers
 from treaty.runtime._restore.select import At, select
 from treaty.runtime._restore.source import Source
+from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._storage.memory import aligned
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import nest
@@ -21,7 +22,8 @@ from treaty.schema import Schema
 
 def open_source(path: str, known: Known) -> "DirectorySource":
     place, content = known.seen
-    return DirectorySource(place, parse(committed(place, content), place.where))
+    with collector_paused():
+        return DirectorySource(place, parse(committed(place, content), place.where))
 
 
 class DirectorySource(Source):

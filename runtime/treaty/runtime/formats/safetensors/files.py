@@ -20,7 +20,15 @@ from treaty.runtime._storage.paths import local_path
 from treaty.runtime._storage.workspace import is_left_at, workspace
 from treaty.runtime.formats.msgpack.encode import host_array
 from treaty.runtime.formats.safetensors.header import parse, render
-from treaty.runtime.formats.safetensors.members import SAVE, SUFFIX, chosen, clear, read_index, put_in_place, under_prefix
+from treaty.runtime.formats.safetensors.members import (
+    SAVE,
+    SUFFIX,
+    chosen,
+    clear,
+    read_index,
+    put_in_place,
+    under_prefix,
+)
 from treaty.runtime.formats.safetensors.names import NOTE, stored_as
 from treaty.runtime.formats.safetensors.shard_names import (
     derive_base_prefix_from_path,
