@@ -181,7 +181,8 @@ class _StateWalker:
             return len(state) if state.__class__ is dict else None
         if source.through_key:
             state = state.get("data") if state.__class__ is dict else None
-        return state.shape[source.axis] if is_array(state) and source.axis < len(state.shape) else None
+        shape = getattr(state, "shape", ())  # a lazy array has one, too
+        return shape[source.axis] if source.axis < len(shape) else None
 
 
 def _other_keys(expected: str, state: Any, path: Path, template: Mapping[Any, Any]) -> Iterator[Mismatch]:

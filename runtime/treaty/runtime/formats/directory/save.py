@@ -8,7 +8,6 @@ from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.team import team
 from treaty.runtime._save.background import SaveHandle, begin, wait_for_earlier
 from treaty.runtime._state.explain import dims_of
-from treaty.runtime._trees import abstract
 from treaty.runtime.formats.directory.places import Place, place_of
 from treaty.runtime.formats.directory.plan import Plan, plan_tree, snapshot
 from treaty.runtime.formats.directory.write import write
@@ -42,7 +41,7 @@ def _planned(path: str, tree: Mapping[str, Any], writing: Writing) -> tuple[Plac
     if schema is None:
         plan = plan_tree(tree, _untyped(tree), {}, writing.metadata)
     else:
-        plan = plan_tree(tree, schema, dims_of(schema, abstract(tree)), writing.metadata)
+        plan = plan_tree(tree, schema, dims_of(schema, tree), writing.metadata)
     place = place_of(path)
     wait_for_earlier()
     return place, plan

@@ -25,8 +25,8 @@ from treaty.runtime.formats.safetensors.members import (
     SUFFIX,
     chosen,
     clear,
-    read_index,
     put_in_place,
+    read_index,
     under_prefix,
 )
 from treaty.runtime.formats.safetensors.names import NOTE, stored_as
