@@ -20,9 +20,9 @@ from jax.sharding import PartitionSpec as P
 
 from treaty.runtime import CorruptCheckpointError, LeafError
 from treaty.runtime._eformer.manager import default_manager
+from treaty.runtime._eformer.shard_reader import ShardReader
 from treaty.runtime.formats.eformer.index import Entry, Index, parse, render
 from treaty.runtime.formats.eformer.leaf_paths import directory
-from treaty.runtime.formats.eformer.reading import ShardReader
 from treaty.runtime.leaves import is_array_like, leaf_key_paths, tree_deserialize_leaves, tree_serialize_leaves
 
 SPEC: Any = P  # JAX does not type these constructors

@@ -1,7 +1,7 @@
 """Restore a tree from eformer's layout: everything that can be known to be wrong is found before data is read."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jax
 from attrs import frozen
@@ -9,13 +9,17 @@ from jax.sharding import Mesh
 
 from treaty.runtime._eformer.leaf_shardings import LeafPlace, Rules, places
 from treaty.runtime._eformer.manager import ArrayReader
+from treaty.runtime._eformer.shard_reader import ShardReader
 from treaty.runtime._errors import MissingCheckpointError
+from treaty.runtime._process.workers import in_threads
 from treaty.runtime._storage.overtaken import begin_again
 from treaty.runtime.formats.eformer.index import Entry, nested
 from treaty.runtime.formats.eformer.leaf_kinds import Array, from_array
 from treaty.runtime.formats.eformer.leaf_paths import INDEX
-from treaty.runtime.formats.eformer.reading import PendingArray, ShardReader
 from treaty.runtime.formats.eformer.store import Directory, Store, naming
+from treaty.runtime.formats.shared.stored_arrays import stored_array
+
+_THREADS: Final = 8
 
 
 def tree_deserialize_leaves(
@@ -86,15 +90,11 @@ class _Batches:
         return leaves
 
     def _on_host(self, entries: Sequence[Entry]) -> Sequence[Array]:
-        reads = []
-        for entry, store in zip(entries, self.store.open(entries), strict=True):
-            with naming(entry):
-                reads.append(PendingArray(store))
-        arrays = []
-        for entry, read in zip(entries, reads, strict=True):
-            with naming(entry):
-                arrays.append(read.result())
-        return arrays
+        def read(pair: tuple[Entry, Any]) -> Array:
+            with naming(pair[0]):
+                return stored_array(pair[1], lambda reading: reading()).read()
+
+        return in_threads(_THREADS, "treaty-read", read, zip(entries, self.store.open(entries), strict=True))
 
     def _on_device(self, leaves: Sequence[tuple[Entry, jax.sharding.Sharding]]) -> Sequence[Array]:
         if not leaves:

@@ -1,6 +1,6 @@
 """eformer's layout, open, and state dicts written in it one leaf at a time, without devices or a manager."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, Final
 import tensorstore as ts
 
 from treaty.runtime._errors import CorruptCheckpointError, LeafError, MissingCheckpointError, show_keys
-from treaty.runtime._lazy import HostArray, LazyArray, Part, Start, by_bands, chunk_of, read_by_bands
+from treaty.runtime._lazy import LazyArray, by_bands, chunk_of
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._restore.source import Source
 from treaty.runtime._storage.claimed_sizes import missing_chunk
@@ -19,9 +19,9 @@ from treaty.runtime._trees import check_depth, flatten
 from treaty.runtime.formats.eformer.index import Entry, Index, check_places, nested
 from treaty.runtime.formats.eformer.leaf_kinds import from_array, to_array
 from treaty.runtime.formats.eformer.leaf_paths import INDEX
-from treaty.runtime.formats.eformer.reading import PendingArray
 from treaty.runtime.formats.eformer.store import Store, naming, wrote
 from treaty.runtime.formats.shared.format import Writing
+from treaty.runtime.formats.shared.stored_arrays import stored_array
 from treaty.schema import Schema
 
 _CHUNK: Final = 2**24  # bytes of an array that are stored as one
@@ -123,30 +123,13 @@ def _section(store: Store, entries: tuple[Entry, ...]) -> Any:
 
 
 def _leaf(entry: Entry, store: Any) -> Any:
-    def read() -> Any:
+    def wait(read: Callable[[], Any]) -> Any:
         with naming(entry):
-            return PendingArray(store).result()
+            return read()
 
-    def begin(start: Start, memory: HostArray) -> Callable[[], object]:
-        box = tuple(slice(first, first + size) for first, size in zip(start, memory.shape, strict=True))
-        reading = ts.array(memory).write(store[box][ts.d[:].translate_to[0]] if box else store)
-
-        def wait() -> None:
-            with naming(entry):
-                reading.result()
-
-        return wait
-
-    def parts() -> Iterator[HostArray]:
-        chunks = store.chunk_layout.read_chunk.shape
-        return read_by_bands(tuple(store.shape), store.dtype.numpy_dtype, chunks, begin)
-
-    def fill(part: Part) -> None:
-        begin(*part)()
-
-    array = LazyArray(tuple(store.shape), store.dtype.numpy_dtype, read, parts, fill)
+    array = stored_array(store, wait)
     if entry.leaf in ("jax", "numpy"):
         return array
     if entry.leaf.startswith("key:"):
         return {"impl": entry.leaf.removeprefix("key:"), "data": array}
-    return from_array(entry, read())
+    return from_array(entry, array.read())

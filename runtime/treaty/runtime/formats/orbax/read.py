@@ -7,6 +7,7 @@ Before 0.5 small leaves could be in the file `checkpoint`, and before 0.4 that w
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,15 +16,15 @@ import tensorstore as ts
 from attrs import frozen
 
 from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, show_keys
-from treaty.runtime._lazy import HostArray, LazyArray, MaybeScalar, Part, Start, StoredScalar, read_by_bands
+from treaty.runtime._lazy import LazyArray, MaybeScalar, StoredScalar
 from treaty.runtime._process.forks import use_tensorstore
-from treaty.runtime._storage.claimed_sizes import bad_chunks, fits_in_memory
+from treaty.runtime._storage.claimed_sizes import bad_chunks
 from treaty.runtime._storage.clouds import failure, is_of_storage
-from treaty.runtime._storage.memory import aligned
 from treaty.runtime._storage.paths import for_tensorstore, is_stray
 from treaty.runtime._trees import MOST_LEVELS, nest
 from treaty.runtime.formats.orbax.aggregate import AGGREGATE, read_aggregate, stored_elsewhere
 from treaty.runtime.formats.orbax.find import ARRAY_METADATA, METADATA, OCDBT, STRINGS, read_json
+from treaty.runtime.formats.shared.stored_arrays import stored_array
 from treaty.schema.dtypes import KEY_IMPLS
 
 KEY_IMPL: Final = "random_key_impl"
@@ -188,20 +189,9 @@ def _array(entry: _ItemEntry, store: Any, impl: Any) -> Any:
         if shape:
             raise CorruptCheckpointError(f"expected a scalar, got {dtype}{list(shape)} at {show_keys(entry.path)}")
         reading = store.read()
-        return StoredScalar(shape, dtype, lambda: _result(reading, entry.path))
-    lazy = MaybeScalar if entry.kind == _UNKNOWN and not shape else LazyArray
-    begin = _reader(store, entry.path)
-
-    def fill(part: Part) -> None:
-        begin(*part)()
-
-    array = lazy(
-        shape,
-        dtype,
-        lambda: _read(store, shape, dtype, entry.path),
-        lambda: read_by_bands(shape, dtype, store.chunk_layout.read_chunk.shape, begin),
-        fill,
-    )
+        return StoredScalar(shape, dtype, lambda: _result(reading.result, entry.path))
+    kind = MaybeScalar if entry.kind == _UNKNOWN and not shape else LazyArray
+    array = stored_array(store, partial(_result, path=entry.path), kind)
     if impl is None:
         return array
     if type(impl) is not str or impl not in KEY_IMPLS or dtype != np.uint32 or shape[-1:] != (KEY_IMPLS[impl],):
@@ -211,29 +201,10 @@ def _array(entry: _ItemEntry, store: Any, impl: Any) -> Any:
     return {"impl": impl, "data": array}
 
 
-def _read(store: Any, shape: tuple[int, ...], dtype: Any, path: tuple[str, ...]) -> Any:
-    if not fits_in_memory(math.prod(shape) * dtype.itemsize):
-        raise CorruptCheckpointError(
-            f"expected an array that fits in memory, got {dtype}{list(shape)} at {show_keys(path)}"
-        )
-    out = aligned(shape, dtype)
-    _result(ts.array(out).write(store), path)
-    return out
-
-
-def _reader(store: Any, path: tuple[str, ...]) -> Callable[[Start, HostArray], Callable[[], object]]:
-    def begin(start: Start, memory: HostArray) -> Callable[[], object]:
-        box = tuple(slice(first, first + size) for first, size in zip(start, memory.shape, strict=True))
-        reading = ts.array(memory).write(store[box][ts.d[:].translate_to[0]] if box else store)
-        return lambda: _result(reading, path)
-
-    return begin
-
-
-def _result(future: Any, path: tuple[str, ...]) -> Any:
+def _result(read: Callable[[], Any], path: tuple[str, ...]) -> Any:
     try:
-        return future.result()
-    except FAILURES as error:
+        return read()
+    except (*FAILURES, MemoryError) as error:
         raise _failure(error, path) from None
 
 
@@ -242,6 +213,8 @@ def _failure(error: Exception, path: tuple[str, ...]) -> Exception:
         return IncompleteCheckpointError(
             f"expected an array, got nothing or only part of it at {show_keys(path)}: {error}"
         )
+    if isinstance(error, MemoryError):
+        return CorruptCheckpointError(f"expected an array, got {error} at {show_keys(path)}")
     if is_of_storage(error):
         return failure(f"read {show_keys(path)}", error)
     return CorruptCheckpointError(f"expected an array, got damaged bytes at {show_keys(path)}: {error}")
