@@ -1,12 +1,12 @@
 """`restore`: whatever lies at a path is recognised, opened, and built by the one pipeline."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from jax.sharding import Mesh
 
 from treaty.runtime._devices.shardings import Rules
-from treaty.runtime._restore.options import Options
+from treaty.runtime._restore.options import Options, RestoreOptions
 from treaty.runtime._restore.pipeline import restore as run
 from treaty.runtime._state.state_dict import Into
 from treaty.runtime._storage.paths import AnyPath
@@ -17,37 +17,9 @@ _T = TypeVar("_T")
 
 
 @overload
-def restore(
-    path: AnyPath,
-    cls: type[_T],
-    *,
-    at: str | Sequence[str] | None = None,
-    dims: Mapping[str, int] | None = None,
-    keymap: KeyMap | None = None,
-    mesh: Mesh | None = None,
-    rules: Rules | None = None,
-    shardings: Any = None,
-    into: Into | None = None,
-    cast: Mapping[str, str] | None = None,
-    max_bytes_in_flight: int | None = None,
-    progress: bool | None = None,
-) -> _T: ...
+def restore(path: AnyPath, cls: type[_T], **options: Unpack[RestoreOptions]) -> _T: ...
 @overload
-def restore(
-    path: AnyPath,
-    cls: _T,
-    *,
-    at: str | Sequence[str] | None = None,
-    dims: Mapping[str, int] | None = None,
-    keymap: KeyMap | None = None,
-    mesh: Mesh | None = None,
-    rules: Rules | None = None,
-    shardings: Any = None,
-    into: Into | None = None,
-    cast: Mapping[str, str] | None = None,
-    max_bytes_in_flight: int | None = None,
-    progress: bool | None = None,
-) -> _T: ...
+def restore(path: AnyPath, cls: _T, **options: Unpack[RestoreOptions]) -> _T: ...
 def restore(
     path: AnyPath,
     cls: Any,

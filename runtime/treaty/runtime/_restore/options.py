@@ -1,7 +1,7 @@
 """The options of `restore`: checked before anything is read, in one place and in the same words for every format."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from attrs import frozen
 from jax.sharding import Mesh
@@ -13,6 +13,21 @@ from treaty.runtime._state.registry import Codec
 from treaty.runtime._state.state_dict import Into, check_arguments
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
+
+
+class RestoreOptions(TypedDict, total=False):
+    """The keywords of every `restore`."""
+
+    at: At
+    dims: Mapping[str, int] | None
+    keymap: KeyMap | None
+    mesh: Mesh | None
+    rules: Rules | None
+    shardings: Any
+    into: Into | None
+    cast: Mapping[str, str] | None
+    max_bytes_in_flight: int | None
+    progress: bool | None
 
 
 @frozen(kw_only=True)

@@ -1,16 +1,14 @@
 """Instances and trees in files of np.savez."""
 
 import os
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._restore.fit import fit
-from treaty.runtime._restore.options import Options
+from treaty.runtime._restore.options import Options, RestoreOptions
 from treaty.runtime._restore.pipeline import restore as run
 from treaty.runtime._save.check import checked
-from treaty.runtime._state.state_dict import Into
 from treaty.runtime._state.untyped import write_untyped
 from treaty.runtime._storage.overtaken import begin_again, known_file
 from treaty.runtime.formats.npz.source import NpzSource, read_leaves, write_tree
@@ -32,20 +30,17 @@ def read_tree(path: _PathLike, *, schema: Schema | None = None) -> dict[str, Any
 
 
 @overload
-def restore(
-    path: _PathLike, cls: type[_T], *, dims: Mapping[str, int] | None = None, into: Into | None = None
-) -> _T: ...
+def restore(path: _PathLike, cls: type[_T], **options: Unpack[RestoreOptions]) -> _T: ...
 @overload
-def restore(path: _PathLike, cls: _T, *, dims: Mapping[str, int] | None = None, into: Into | None = None) -> _T: ...
-def restore(path: _PathLike, cls: Any, *, dims: Mapping[str, int] | None = None, into: Into | None = None) -> Any:
-    """Build `cls`, a class, generic alias or template, from a file of np.savez, np.savez_compressed or `write`.
+def restore(path: _PathLike, cls: _T, **options: Unpack[RestoreOptions]) -> _T: ...
+def restore(path: _PathLike, cls: Any, **options: Unpack[RestoreOptions]) -> Any:
+    """Build `cls`, a class, generic alias or template, from a file of np.savez or `write`; options as in treaty.runtime.restore.
 
     Every mismatch is raised before an array is read. The schema decides what np.savez forgets: whether an array of no
     axes was a Python value, and which dtype unnamed bytes are of.
     """
     place = os.fspath(path)
-    options = Options(dims=dims, into=into)
-    return begin_again(place, partial(known_file, place), lambda: run(NpzSource(place), cls, options))
+    return begin_again(place, partial(known_file, place), lambda: run(NpzSource(place), cls, Options(**options)))
 
 
 def write(path: _PathLike, state: object) -> None:

@@ -1,19 +1,17 @@
 """Instances and trees as items of Orbax."""
 
 import os
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from treaty.runtime._errors import StateMismatchError
 from treaty.runtime._restore.fit import fit, python_scalars
-from treaty.runtime._restore.options import Options
+from treaty.runtime._restore.options import Options, RestoreOptions
 from treaty.runtime._restore.pipeline import restore as run
 from treaty.runtime._save.check import checked
 from treaty.runtime._state.explain import explain
 from treaty.runtime._state.registry import codec_of_class
-from treaty.runtime._state.state_dict import Into
 from treaty.runtime._storage.overtaken import begin_again
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime._trees import abstract
@@ -44,39 +42,25 @@ def restore(
     path: _PathLike,
     cls: type[_T],
     *,
-    dims: Mapping[str, int] | None = None,
-    into: Into | None = None,
     step: int | None = None,
     item: str | None = None,
+    **options: Unpack[RestoreOptions],
 ) -> _T: ...
 @overload
 def restore(
-    path: _PathLike,
-    cls: _T,
-    *,
-    dims: Mapping[str, int] | None = None,
-    into: Into | None = None,
-    step: int | None = None,
-    item: str | None = None,
+    path: _PathLike, cls: _T, *, step: int | None = None, item: str | None = None, **options: Unpack[RestoreOptions]
 ) -> _T: ...
 def restore(
-    path: _PathLike,
-    cls: Any,
-    *,
-    dims: Mapping[str, int] | None = None,
-    into: Into | None = None,
-    step: int | None = None,
-    item: str | None = None,
+    path: _PathLike, cls: Any, *, step: int | None = None, item: str | None = None, **options: Unpack[RestoreOptions]
 ) -> Any:
-    """Build `cls`, a class, generic alias or template, from what Orbax or `write` stored.
+    """Build `cls`, a class, generic alias or template, from what Orbax or `write` stored; options as in treaty.runtime.restore.
 
     Every mismatch is raised before an array is read. The schema decides what Orbax leaves open: whether an item was a
     tuple or a list, a scalar a Python number or an array, None an empty NamedTuple.
     """
     place = os.fspath(path)
     look = partial(known_orbax, place, step=step, item=item)
-    options = Options(dims=dims, into=into)
-    return begin_again(place, look, lambda: run(OrbaxSource(place, step=step, item=item), cls, options))
+    return begin_again(place, look, lambda: run(OrbaxSource(place, step=step, item=item), cls, Options(**options)))
 
 
 def write(path: _PathLike, state: Any, *, cls: Any = None) -> None:

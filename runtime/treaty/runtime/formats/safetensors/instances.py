@@ -3,12 +3,11 @@
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
-from treaty.runtime._restore.options import Options
+from treaty.runtime._restore.options import Options, RestoreOptions
 from treaty.runtime._restore.pipeline import restore as run
 from treaty.runtime._save.check import checked
-from treaty.runtime._state.state_dict import Into
 from treaty.runtime._storage.overtaken import begin_again
 from treaty.runtime.formats.safetensors.files import PathLike
 from treaty.runtime.formats.safetensors.members import known_safetensors
@@ -39,40 +38,20 @@ def save(
 
 
 @overload
-def restore(
-    path: PathLike,
-    cls: type[_T],
-    *,
-    keymap: KeyMap | None = None,
-    dims: Mapping[str, int] | None = None,
-    into: Into | None = None,
-) -> _T: ...
+def restore(path: PathLike, cls: type[_T], **options: Unpack[RestoreOptions]) -> _T: ...
 @overload
-def restore(
-    path: PathLike,
-    cls: _T,
-    *,
-    keymap: KeyMap | None = None,
-    dims: Mapping[str, int] | None = None,
-    into: Into | None = None,
-) -> _T: ...
-def restore(
-    path: PathLike,
-    cls: Any,
-    *,
-    keymap: KeyMap | None = None,
-    dims: Mapping[str, int] | None = None,
-    into: Into | None = None,
-) -> Any:
+def restore(path: PathLike, cls: _T, **options: Unpack[RestoreOptions]) -> _T: ...
+def restore(path: PathLike, cls: Any, **options: Unpack[RestoreOptions]) -> Any:
     """Build `cls`, a class, generic alias or template, from a file, from an index, or from the shards of `path`.
 
     Files are mapped, not read: host arrays are read-only views of them. Fields of jax.Array get one transfer;
     `into="numpy"` keeps all arrays on the host. A `keymap` says which tensors are which fields; `dims` are also sizes
     that it may need.
     """
-    options = Options(keymap=keymap, dims=dims, into=into)
     return begin_again(
-        os.fspath(path), partial(known_safetensors, os.fspath(path)), lambda: run(SafetensorsSource(path), cls, options)
+        os.fspath(path),
+        partial(known_safetensors, os.fspath(path)),
+        lambda: run(SafetensorsSource(path), cls, Options(**options)),
     )
 
 
