@@ -12,7 +12,7 @@ from pathlib import Path
 
 from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError, cannot, storing
 from treaty.runtime._process.uninterrupted import uninterrupted
-from treaty.runtime._storage.files import sync_directory
+from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.paths import AnyPath, path_or_url
 from treaty.runtime._storage.workspace import locked_directory
 from treaty.runtime.formats.ownership import others_shown, strangers

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from treaty.runtime._errors import InvalidArgumentError
-from treaty.runtime._storage.files import sync_directory
+from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime._storage.permissions import keep_permissions
 from treaty.runtime._storage.system import exchange

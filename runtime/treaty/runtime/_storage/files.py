@@ -19,6 +19,7 @@ import numpy as np
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._process.forks import close_lock, open_lock, try_lock
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
+from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime._storage.permissions import keep_permissions
 from treaty.runtime._storage.system import start_writing
@@ -140,15 +141,6 @@ def _first(error: BaseException, outer: BaseException | None) -> BaseException:
         assert first.__context__ is not None
         first = first.__context__
     return first if isinstance(first, OSError) else error
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory last through a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @uninterrupted

@@ -2,7 +2,6 @@
 
 import os
 import re
-from contextlib import suppress
 from typing import Final, TypeAlias
 
 from treaty.runtime._errors import InvalidArgumentError
@@ -67,22 +66,3 @@ def for_tensorstore(path: AnyPath) -> str:
     except UnicodeEncodeError:
         raise InvalidArgumentError(f"expected a path in UTF-8, as TensorStore does, got {place!r}") from None
     return f"{place.rstrip('/')}/"
-
-
-def sizes_below(folder: "str | os.PathLike[str]") -> "dict[str, int | None]":
-    """Every file below a directory, by name, and its size; what file managers and file systems put there is left out."""
-    found: dict[str, int | None] = {}
-    pending = [(os.fspath(folder), "")]
-    while pending:
-        place, prefix = pending.pop()
-        try:
-            entries = list(os.scandir(place))
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                pending.append((entry.path, f"{prefix}{entry.name}/"))
-            elif not is_stray(entry.name):
-                with suppress(OSError):  # removed by a save that was faster, or a link that leads nowhere
-                    found[prefix + entry.name] = entry.stat().st_size
-    return found

@@ -17,7 +17,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._process.forks import close_lock, open_lock, try_lock
-from treaty.runtime._storage.paths import for_tensorstore, is_stray, path_or_url, sizes_below
+from treaty.runtime._storage.directories import make_directory, sizes_below, sync_directory
+from treaty.runtime._storage.paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.formats.directory import owner
 from treaty.runtime.formats.directory.checksum import running
 from treaty.runtime.formats.directory.manifest import DATA, NAME, REMOVED, data_of
@@ -156,17 +157,19 @@ class Local:
 
             new.mkdir(0o700)
             keep_permissions(self.path / previous, new)
-        _files().sync_directory(self.path)
+        sync_directory(self.path)
         if self._seen is None or previous is not None:  # of a damaged one it is not known what it named
             self._clean(data, None)
 
     @_storing("write")
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
+        from treaty.runtime._storage.files import write_pieces  # not for looking into a checkpoint: it needs numpy
+
         try:
             os.utime(self.path / data)  # not old, for a save of another host that cleans now
             self.sync(data)
             self._look_again(data, files)
-            _files().write_pieces(self.path / NAME, [manifest])
+            write_pieces(self.path / NAME, [manifest])
         except FileNotFoundError as error:
             raise self._taken(f"{data} as it was written, got nothing") from error
         self._clean(data, self._previous())
@@ -174,7 +177,7 @@ class Local:
         owner.release_name(data)
 
     def sync(self, name: str) -> None:
-        _files().sync_directory(self.path / name)
+        sync_directory(self.path / name)
 
     def abandon(self, data: str | None) -> None:
         try:
@@ -216,11 +219,7 @@ class Local:
     def _make(self) -> None:
         """The directory and its parents, each fsynced where it was entered."""
         for_tensorstore(self.path)
-        missing = [self.path, *self.path.parents]
-        missing = missing[: next(i for i, folder in enumerate(missing) if folder.exists())]
-        for folder in reversed(missing):
-            folder.mkdir(exist_ok=True)
-            _files().sync_directory(folder.parent)
+        make_directory(self.path)
         try:
             others = [name for name in os.listdir(self.path) if not _ours(name) and not is_stray(name)]
         except NotADirectoryError:
@@ -327,12 +326,6 @@ def _remove(folder: Path) -> None:
     from shutil import rmtree  # which imports more than looking into a checkpoint takes
 
     rmtree(folder, ignore_errors=True)
-
-
-def _files() -> Any:
-    from treaty.runtime._storage import files  # not for looking into a checkpoint: it needs numpy
-
-    return files
 
 
 def _ours(name: str) -> bool:

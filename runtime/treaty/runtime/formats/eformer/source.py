@@ -13,8 +13,8 @@ from treaty.runtime._lazy import LazyArray, by_bands, chunk_of
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._restore.source import Source
 from treaty.runtime._storage.claimed_sizes import missing_chunk
+from treaty.runtime._storage.directories import sizes_below
 from treaty.runtime._storage.overtaken import Known
-from treaty.runtime._storage.paths import sizes_below
 from treaty.runtime._trees import check_depth, flatten
 from treaty.runtime.formats.eformer.index import Entry, Index, check_places, nested
 from treaty.runtime.formats.eformer.leaf_kinds import from_array, to_array

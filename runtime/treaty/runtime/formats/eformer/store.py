@@ -15,6 +15,7 @@ from treaty.runtime._errors import CorruptCheckpointError, LeafError, cannot
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._storage.claimed_sizes import bad_chunks
 from treaty.runtime._storage.clouds import failure, is_of_storage, reason, spec_of
+from treaty.runtime._storage.directories import make_directory, sync_directory
 from treaty.runtime._storage.overtaken import Known, held_directory, mark, still
 from treaty.runtime._storage.paths import for_tensorstore, path_or_url
 from treaty.runtime.formats.eformer.index import Entry, Index, parse, render
@@ -110,10 +111,7 @@ class Store:
     def make(self) -> None:
         """The local directory itself, made so that it survives a power cut."""
         if self.root["driver"] == "file":
-            top = Path(self.root["path"])
-            for directory in reversed([path for path in (top, *top.parents) if not path.exists()]):
-                directory.mkdir(exist_ok=True)
-                _sync(directory.parent)
+            make_directory(Path(self.root["path"]))
 
     def sync(self, entries: Iterable[Entry]) -> None:
         """Likewise the directories below: TensorStore syncs what is in them, not their own names."""
@@ -121,7 +119,7 @@ class Store:
             top = Path(self.root["path"])
             for parent in {parent for entry in entries for parent in (top / entry.path).parents}:
                 if parent.is_relative_to(top):
-                    _sync(parent)
+                    sync_directory(parent)
 
     def _index(self, kv: ts.KvStore) -> tuple[Index | None, bytes]:
         where = f"{self.where.rstrip('/')}/{INDEX}"
@@ -172,11 +170,3 @@ def _checked(entry: Entry, future: Any) -> ts.TensorStore:
     if problem := bad_chunks(store):
         raise CorruptCheckpointError(f"expected an intact array, got {problem} at {entry}")
     return store
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -22,7 +22,7 @@ from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._process.workers import in_threads
 from treaty.runtime._storage.clouds import failure
-from treaty.runtime._storage.files import sync_directory
+from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.paths import for_tensorstore
 from treaty.runtime._storage.system import start_writing
 from treaty.runtime.formats.orbax.find import (

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError
-from treaty.runtime._storage.files import map_file, sync_directory
+from treaty.runtime._storage.directories import sync_directory
+from treaty.runtime._storage.files import map_file
 from treaty.runtime._storage.overtaken import Known, known_file, mark
 from treaty.runtime._storage.paths import is_stray
 from treaty.runtime.formats.safetensors.header import MOST, parse

@@ -1,0 +1,42 @@
+"""Directories that last through a power cut, and what is in them. Nothing here needs numpy."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from treaty.runtime._storage.paths import is_stray
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory last through a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: Path) -> None:
+    """A directory and its parents, each fsynced where it was entered."""
+    for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
+        folder.mkdir(exist_ok=True)
+        sync_directory(folder.parent)
+
+
+def sizes_below(folder: "str | os.PathLike[str]") -> "dict[str, int | None]":
+    """Every file below a directory, by name, and its size; what file managers and file systems put there is left out."""
+    found: dict[str, int | None] = {}
+    pending = [(os.fspath(folder), "")]
+    while pending:
+        place, prefix = pending.pop()
+        try:
+            entries = list(os.scandir(place))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append((entry.path, f"{prefix}{entry.name}/"))
+            elif not is_stray(entry.name):
+                with suppress(OSError):  # removed by a save that was faster, or a link that leads nowhere
+                    found[prefix + entry.name] = entry.stat().st_size
+    return found
