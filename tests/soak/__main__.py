@@ -131,12 +131,14 @@ class Campaign:
         """Until the trainer has saved so often, and the readers have read meanwhile."""
         wanted = {trainer: number, **dict.fromkeys(readers, 1)}
         before = {process: self._lines(process) for process in wanted}
-        deadline = time.monotonic() + HANG
-        while any(self._lines(one) - before[one] < count for one, count in wanted.items()):
+        seen = {process: (lines, time.monotonic()) for process, lines in before.items()}
+        while any(seen[one][0] - before[one] < count for one, count in wanted.items()):
             for process in wanted:
                 if process.poll() is not None:
                     raise Fault(f"{self._name(process)} ended by itself:\n{self._errors(process)}")
-                if time.monotonic() > deadline:
+                if (lines := self._lines(process)) != seen[process][0]:
+                    seen[process] = lines, time.monotonic()
+                elif time.monotonic() > seen[process][1] + HANG:
                     self._raise_hang(process)
             time.sleep(0.01)
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.runtime.directory.states import Linear, Train, bits, files_of, linear, train
 from treaty.runtime import IncompleteCheckpointError
+from treaty.runtime._storage import files as _files
 from treaty.runtime.directory import inspect, restore, save, verify
 from treaty.runtime.formats.directory import places as _places
 from treaty.runtime.formats.directory import read as _read
@@ -41,7 +42,8 @@ STEPS = [
     (_write, "_write_pack"),
     (_write, "_complete"),
     (_places.Local, "commit"),
-    (_places, "_files"),
+    (_places, "sync_directory"),
+    (_files, "write_pieces"),
     (_places.Local, "_clean"),
 ]
 
