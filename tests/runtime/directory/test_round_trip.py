@@ -17,6 +17,7 @@ from tests.schema.declared import Everything, everything
 from treaty.generator import load
 from treaty.runtime import StateMismatchError, from_state_dict, to_state_dict
 from treaty.runtime.directory import inspect, restore, save, verify
+from treaty.runtime.formats.directory import plan
 from treaty.schema import ArraySpec, TreatyError, state
 from treaty.schema.dtypes import TABLE
 
@@ -207,3 +208,10 @@ def test_values_that_messagepack_cannot_hold_are_named(tmp_path: Path) -> None:
     restored = restore(tmp_path / "a", Loose).anything["x"]
     assert restored["2"] == 2**200
     assert restored["3"] == -(2**70)
+
+
+def test_an_array_without_axes_may_have_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one has that only another process than the first holds."""
+    monkeypatch.setattr(plan, "SMALL_BYTES", 1)
+    save(tmp_path / "step", train())
+    assert bits(restore(tmp_path / "step", Train)) == bits(train())

@@ -111,7 +111,8 @@ class CheckpointReader:
         def read() -> None:
             region = _overlap(start, leaf.chunks, parts[0])
             assert region is not None
-            direct = parts[0].memory[region[1]]
+            inside: Any = (*region[1], ...)  # of an array without axes, too, a view and not its element
+            direct = parts[0].memory[inside]
             if len(parts) == 1 and direct.shape == leaf.chunks and direct.flags.c_contiguous:
                 self._fill(name, direct.reshape(-1).view(np.uint8), digest, show_keys(leaf.path))
                 return
