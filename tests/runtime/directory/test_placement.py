@@ -165,7 +165,7 @@ def test_a_list_of_paths_leaves_the_rest(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("at", "message"),
     [
-        ("parms", r"expected \$\.parms in .*, got step, params, rng, seen, lr, note at \$"),
+        ("parms", r"expected \$\.parms in .*, got lr, note, params, rng, seen, step at \$"),
         ("params.blocks[7]", r"expected \$\.params\.blocks\[7\] in .*, got 0, 1 at \$\.params\.blocks"),
         ("params..x", "at='params..x': expected a path like"),
         (["step", "nowhere"], r"expected \$\.nowhere in"),

@@ -26,9 +26,13 @@ WIDER: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_cast(cast: Mapping[str, str] | None) -> None:
-    for name in [*(cast or {}), *(cast or {}).values()]:
-        if name not in BY_NAME:
-            raise TreatyError(f"cast={dict(cast or {})}: expected names of dtypes, got {name!r}")
+    if cast is None:
+        return
+    if not isinstance(cast, Mapping):
+        raise TreatyError(f"cast: expected a mapping of dtypes to dtypes, got {type(cast).__name__}")
+    for name in [*cast, *cast.values()]:
+        if type(name) is not str or name not in BY_NAME:
+            raise TreatyError(f"cast={dict(cast)}: expected names of dtypes, got {name!r}")
 
 
 def may_cast(stored: str, declared: str, cast: Mapping[str, str] | None) -> bool:

@@ -52,7 +52,9 @@ class _Fitter:
             return state
         if isinstance(type, ir.Node) and self.schema[type.cls].kind in ("namedtuple", "foreign"):
             state = _by_name(list(parts), state)
-        fitted = {key: self.type(parts[key], value) if key in parts else value for key, value in state.items()}
+        fitted = {
+            key: self.type(parts[key], value) if key in parts else python_scalars(value) for key, value in state.items()
+        }
         for key in parts:
             if key not in fitted and self._is_empty(parts[key]):
                 fitted[key] = {}
@@ -70,13 +72,13 @@ def _fit_array(type: ir.Type, leaf: LazyArray) -> Any:
         return leaf if leaf.shape else leaf.read()[()]
     if isinstance(type, ir.Key):  # words alone: the schema says of which implementation
         return leaf if type.impl is None else {"impl": type.impl, "data": leaf}
-    if isinstance(type, ir.Untyped):
+    if isinstance(type, (ir.Untyped, ir.Node)):  # a class is not an array: it is told as what it was
         return python_scalars(leaf)
     if isinstance(type, (ir.Scalar, ir.Enum)):
         return leaf.read().item() if isinstance(leaf, MaybeScalar) else leaf
     if isinstance(type, ir.Array):
         return _as_declared(BY_NAME[type.dtype].numpy, leaf) if leaf.dtype.type is np.void else leaf
-    if isinstance(type, (ir.Node, ir.Sequence, ir.Tuple, ir.Dict, ir.Optional, ir.Partial)):
+    if isinstance(type, (ir.Sequence, ir.Tuple, ir.Dict, ir.Optional, ir.Partial)):
         return leaf
     assert_never(type)
 

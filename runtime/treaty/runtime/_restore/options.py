@@ -47,11 +47,15 @@ class Options:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a checkpoint is wanted as it lies: all of it, on the default device or the host."""
+        """Whether a checkpoint is wanted as it lies: all of it, on the default device or the host, and with no bar."""
         others = (self.at, self.keymap, self.mesh, self.rules, self.shardings, self.cast, self.max_bytes_in_flight)
-        return all(one is None for one in others)
+        return all(one is None for one in others) and not self.progress
 
     def check(self, codec: Codec[Any]) -> None:
+        if self.dims is not None and not isinstance(self.dims, Mapping):
+            raise TreatyError(f"dims: expected a mapping of names to sizes, got {type(self.dims).__name__}")
+        if self.keymap is not None and not isinstance(self.keymap, KeyMap):
+            raise TreatyError(f"keymap: expected a KeyMap, got {type(self.keymap).__name__}")
         check_arguments(codec, self.dims or {}, self.into)
         check_cast(self.cast)
         check_placement(self.mesh, self.rules, self.shardings, self.into)

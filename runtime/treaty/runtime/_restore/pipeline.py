@@ -3,6 +3,7 @@
 All that is wrong is raised before an array is read; then arrays are read where they are wanted, batch by batch.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from treaty.runtime._devices.shardings import placement
@@ -16,26 +17,20 @@ from treaty.runtime._restore.resolve import resolve
 from treaty.runtime._restore.select import select
 from treaty.runtime._restore.source import Source
 from treaty.runtime._state.instances import collector_paused
-from treaty.runtime._state.registry import Codec, codec_of
+from treaty.runtime._state.registry import Codec, codec_of, is_class
 from treaty.runtime._state.state_dict import from_state_dict
 from treaty.runtime._trees import Path, flatten, is_stored_array, nest
-from treaty.schema import TreatyError
 
 
 def restore(source: Source, target: Any, options: Options) -> Any:
     """Build `target`, a class, generic alias or template, from an open checkpoint."""
     codec = codec_of(target)
     options.check(codec)
-    if not (options.is_plain and source.is_mapped):
-        return _restore(source, codec, target, options)
-    try:
-        return source.build(target, options.dims, options.into)
-    except StateMismatchError as error:
-        told = error
-    try:  # what is stored may be narrower than what is declared
-        return _restore(source, codec, target, options)
-    except TreatyError:
-        raise told from None
+    # The shapes of a template are compared with what was built: too late where that takes a transfer.
+    if options.is_plain and source.is_mapped and is_class(target):
+        with suppress(StateMismatchError):  # of dtypes that may be cast, or of what is told in full below
+            return source.build(target, options.dims, options.into)
+    return _restore(source, codec, target, options)
 
 
 def _restore(source: Source, codec: Codec[Any], target: Any, options: Options) -> Any:

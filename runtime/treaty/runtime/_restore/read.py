@@ -70,6 +70,7 @@ def _read_batch(leaves: Sequence[Any], targets: Sequence[Target], advance: Advan
     with Workers(_THREADS, "treaty-read") as workers:
         for job in _jobs(leaves, targets, rooms):
             workers.add(_advancing(job, advance))
+    advance(sum(leaf.nbytes for leaf in leaves if not isinstance(leaf, LazyArray)))
     return rooms
 
 

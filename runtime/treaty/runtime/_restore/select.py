@@ -63,6 +63,11 @@ def parse_path(text: object) -> Path:
 def _nothing(root: Path, leaves: Sequence[tuple[Path, object]], where: str) -> TreatyError:
     depth = next(depth for depth in range(len(root), -1, -1) if any(path[:depth] == root[:depth] for path, _ in leaves))
     below = [path[depth:] for path, _ in leaves if path[:depth] == root[:depth]]
-    names = list(dict.fromkeys(path[0] for path in below if path))
+    names = sorted({path[0] for path in below if path}, key=_in_order)  # formats keep no order, or another
     got = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "") if names else "a leaf"
     return TreatyError(f"expected {show_keys(root)} in {where}, got {got} at {show_keys(root[:depth])}")
+
+
+def _in_order(key: str) -> tuple[int, str]:
+    """Names by their letters, numbers by what they count."""
+    return (len(key) if key.isdecimal() else 0), key

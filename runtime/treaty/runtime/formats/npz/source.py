@@ -30,6 +30,7 @@ from treaty.schema.dtypes import BY_NAME
 
 _NOTE: Final = "__treaty__"
 _ESCAPED_NOTE: Final = "%5F_treaty__"  # of a key of that name
+_BFLOAT16: Final = BY_NAME["bfloat16"].numpy
 
 
 class NpzSource(Source):
@@ -41,7 +42,7 @@ class NpzSource(Source):
         super().__init__(path)
 
     def whole(self, schema: Schema | None) -> Any:
-        return map_leaves(_maybe_scalar, read_leaves(self.where))
+        return map_leaves(_as_saved, read_leaves(self.where))
 
 
 def read_leaves(path: str) -> dict[str, Any]:
@@ -95,9 +96,13 @@ def _words(leaf: Any) -> Any:
     return write_key(leaf) if is_key else leaf
 
 
-def _maybe_scalar(leaf: Any) -> Any:
-    is_open = isinstance(leaf, LazyArray) and not leaf.shape
-    return MaybeScalar((), leaf.dtype, leaf.read) if is_open else leaf
+def _as_saved(leaf: Any) -> Any:
+    """With a dtype where np.save wrote none: there is one of two bytes that numpy has no name for."""
+    if not isinstance(leaf, LazyArray):
+        return leaf
+    if leaf.dtype.type is np.void and leaf.dtype.itemsize == _BFLOAT16.itemsize and not leaf.dtype.fields:
+        leaf = viewed(leaf, _BFLOAT16)
+    return leaf if leaf.shape else MaybeScalar((), leaf.dtype, leaf.read)
 
 
 def _as_noted(array: LazyArray, name: Any, keys: list[str]) -> LazyArray:
