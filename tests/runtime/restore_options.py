@@ -296,7 +296,8 @@ def a_wide_dtype_is_narrowed_only_when_asked(path: Path) -> None:
         "expected float16[a=4, b=2], got float32[4, 2] at $.other\n"
         "expected bfloat16[b=2], got float64[2] at $.host\n"
         "expected int8[], got int32[] at $.count\n"
-        "expected int32[k=2], got int64[2] at $.seen",
+        "expected int32[k=2], got int64[2] at $.seen\n"
+        "to convert what is stored, pass cast={'float64': 'bfloat16', 'int32': 'int8', 'int64': 'int32'}",
     )
 
 

@@ -130,7 +130,8 @@ def test_what_would_be_widened_is_no_mismatch_beside_others(name: str, saved: Sa
     )
     assert refusal(saved(name, narrow()), Wide, dims={"k": 3}) == (
         StateMismatchError,
-        "expected int64[k=3], got int64[2] at $.seen\nexpected float32[k=3], got float32[2] at $.same",
+        "expected int64[k=3], got int64[2] at $.seen\nexpected float32[k=3], got float32[2] at $.same\n"
+        "of these sizes the checkpoint has others: dims={'k': 2}",
     )
 
 
@@ -181,7 +182,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], type[TreatyError], str]] = {
         Train,
         {"dims": {"k": 4}},
         StateMismatchError,
-        "expected int32[k=4], got int32[5] at $.seen",
+        "expected int32[k=4], got int32[5] at $.seen\nof these sizes the checkpoint has others: dims={'k': 5}",
     ),
     "dims, another name": (
         Train,
@@ -308,7 +309,8 @@ def test_a_cast_that_is_asked_for_is_made(name: str, saved: Saved) -> None:
     cast = {"float32": "bfloat16", "float64": "bfloat16", "int32": "int8", "int64": "int32"}
     assert refusal(path, Narrow, cast=cast) == (
         StateMismatchError,
-        "expected float16[a=4, b=2], got float32[4, 2] at $.other",
+        "expected float16[a=4, b=2], got float32[4, 2] at $.other\n"
+        "to convert what is stored, pass cast={'float32': 'float16'}",
     )
     back = restore(path, HalfOther, cast=cast, mesh=mesh(), rules={"a": "model"})
     same(back.half, np.asarray(stored.half).astype(jnp.bfloat16))

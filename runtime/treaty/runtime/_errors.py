@@ -28,11 +28,12 @@ class Mismatch(NamedTuple):
 
 
 class StateMismatchError(TreatyError, ValueError):
-    """A state dict does not fit its class. `mismatches` holds every difference."""
+    """A state dict does not fit its class. `mismatches` holds every difference; `hints` say what the caller can do."""
 
-    def __init__(self, mismatches: Sequence[Mismatch]) -> None:
+    def __init__(self, mismatches: Sequence[Mismatch], hints: Sequence[str] = ()) -> None:
         self.mismatches = tuple(mismatches)
-        super().__init__("\n".join(map(str, self.mismatches)))
+        self.hints = tuple(hints)
+        super().__init__("\n".join([*map(str, self.mismatches), *self.hints]))
 
 
 class CorruptCheckpointError(TreatyError, ValueError):

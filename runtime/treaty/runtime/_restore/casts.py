@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._state.declared import Declared, declared_arrays
+from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import Codec, is_class
 from treaty.runtime._state.state_dict import explain, explain_quickly
 from treaty.runtime._trees import Path, abstract, struct
@@ -50,20 +51,34 @@ def fit_dtypes(
     try:
         declared = declared_arrays(codec.schema, shapes)
     except (KeyError, AttributeError, TypeError):  # of another structure: no cast will help
-        raise StateMismatchError(found) from None
+        raise StateMismatchError(found, _sizes_hint(codec, shapes, dims)) from None
+    refused: dict[str, set[str]] = {}
     for path, one in declared.items():
         *above, key = path
         node = shapes
         for step in above:
             node = node[step]
-        leaf = node.get(key)
+        leaf: Any = node.get(key) if type(node) is dict else None
         stored = getattr(getattr(leaf, "dtype", None), "name", None)
-        if isinstance(one.type, ir.Array) and stored is not None and may_cast(stored, one.type.dtype, cast):
+        if not isinstance(one.type, ir.Array) or stored is None or stored == one.type.dtype:
+            continue
+        if may_cast(stored, one.type.dtype, cast):
             node[key] = struct(leaf.shape, BY_NAME[one.type.dtype].numpy)
+        elif stored in BY_NAME:
+            refused.setdefault(stored, set()).add(one.type.dtype)
     found = _mismatches(codec, target, shapes, dims)
     if found:
-        raise StateMismatchError(found)
+        possible = {stored: min(wanted) for stored, wanted in refused.items() if len(wanted) == 1}
+        hint = [f"to convert what is stored, pass cast={possible}"] if possible else []
+        raise StateMismatchError(found, [*hint, *_sizes_hint(codec, shapes, dims)])
     return shapes, declared
+
+
+def _sizes_hint(codec: Codec[Any], shapes: Any, dims: Mapping[str, int] | None) -> list[str]:
+    """What the checkpoint says of dims that the caller gave."""
+    stored = dims_of(codec.schema, shapes) if dims and type(shapes) is dict else {}
+    others = {name: stored[name] for name, size in (dims or {}).items() if stored.get(name, size) != size}
+    return [f"of these sizes the checkpoint has others: dims={others}"] if others else []
 
 
 def _mismatches(codec: Codec[Any], target: Any, shapes: Any, dims: Mapping[str, int] | None) -> tuple[Mismatch, ...]:
