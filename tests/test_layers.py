@@ -1,4 +1,7 @@
-"""Imports go one way: schema <- generator, schema <- runtime <- generated. Nothing imports generated but users."""
+"""Imports go one way: schema <- generator, schema <- runtime <- generated. Nothing imports generated but users.
+
+Inside runtime they go one way too, from package to package, as docs/architecture.md draws it.
+"""
 
 import ast
 import subprocess
@@ -6,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.architecture.packages import Imports, package_imports
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ("schema", "generator", "generated", "runtime")
@@ -20,6 +25,44 @@ OUTSIDE = {  # third-party packages a layer may import when it is imported itsel
     "generator": {"attrs", "click", "jaxtyping", "jinja2", "ml_dtypes", "mypy", "numpy", "hatchling", "setuptools"},
     "runtime": {"attrs", "backports", "click", "jax", "ml_dtypes", "msgpack", "numpy", "tensorstore", "xxhash"},
     "generated": {"jax", "numpy", "ml_dtypes"},
+}
+
+# What a package of runtime imports, from the ground up: only packages above it in this table, and these all. Imports in functions,
+# under TYPE_CHECKING and by name count as well: two packages that know each other's types are one subject.
+INSIDE_RUNTIME = {
+    "_errors": "",
+    "_process": "",
+    "_storage": "_errors _process",
+    "_state": "_errors _process",
+    "_lazy": "_storage",
+    "_trees": "_errors _lazy",
+    "_same": "_lazy _trees",
+    "_keymaps": "_errors _lazy _same _trees",
+    "_devices": "_errors _lazy _process _state _storage",
+    "_restore": "_devices _errors _keymaps _lazy _process _state _trees",
+    "_save": "_keymaps _process _state _trees",
+    "formats/shared": "_errors _process _restore _save _state _storage",
+    "formats/msgpack": "_errors _lazy _restore _state _storage _trees formats/shared",
+    "formats/npz": "_errors _lazy _process _restore _save _state _storage _trees formats/shared",
+    "formats/eformer": "_errors _lazy _process _restore _storage _trees formats/shared",
+    "formats/safetensors": "_errors _lazy _process _restore _save _state _storage _trees formats/shared",
+    # Two formats keep small values as MessagePack.
+    "formats/orbax": "_errors _lazy _process _restore _save _state _storage _trees formats/msgpack formats/shared",
+    "formats/directory": "_errors _lazy _process _restore _save _state _storage _trees formats/msgpack formats/shared",
+    "formats": "_errors _restore _storage formats/directory formats/eformer formats/msgpack formats/npz formats/orbax "
+    "formats/safetensors formats/shared",
+    "_checkpoint": "_devices _errors _lazy _process _restore _save _state _storage _trees formats formats/shared",
+    "_convert": "_errors _keymaps _lazy _process _restore _same _state _storage _trees formats formats/shared",
+    "_flax": "_errors _state _storage formats/msgpack formats/shared",
+    "_eformer": "_errors _process _state _storage formats/eformer",
+    "__init__": "_checkpoint _devices _errors _save _state formats/msgpack formats/shared",
+    # Generated code registers its classes with Flax, too, so that flax.serialization serves them in programs that import nothing else of ours.
+    "codec": "_errors _flax _state",
+    "serialization": "_flax",
+    "leaves": "_eformer formats/eformer",
+    "sharding": "_eformer _state formats/safetensors",
+    "directory": "_checkpoint _save formats/shared",
+    "commands": "__init__ _convert _errors _storage",
 }
 
 
@@ -68,6 +111,46 @@ def test_this_test_can_fail(tmp_path: Path) -> None:
     ]
     wrong.write_text("import treaty.generated.optax\nimport jax\n")
     assert len(violations("schema", wrong)) == 2
+
+
+def disagreements(table: dict[str, str], real: Imports) -> list[str]:
+    """Where the table and the real imports differ, and what the table's order forbids."""
+    below: set[str] = set()
+    found = [f"{package} is not in the table" for package in sorted(set(real) - set(table))]
+    for package, names in table.items():
+        listed = set(names.split())
+        used = real.get(package, set())
+        found += [f"{package} imports {one}, which the table does not allow" for one in sorted(used - listed)]
+        found += [f"{package} may import {one}, and does not" for one in sorted(listed - used)]
+        found += [f"{package} may import {one}, which is not above it in the table" for one in sorted(listed - below)]
+        below.add(package)
+    return found
+
+
+def test_the_packages_of_runtime_import_each_other_one_way() -> None:
+    assert disagreements(INSIDE_RUNTIME, package_imports()) == []
+
+
+def test_the_test_of_runtime_can_fail(tmp_path: Path) -> None:
+    package = tmp_path / "treaty" / "runtime"
+    (package / "_upper").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "_lower.py").write_text(
+        "if TYPE_CHECKING:\n    from treaty.runtime import _upper\ndef f():\n    import treaty.runtime._other\n"
+    )
+    (package / "_upper" / "__init__.py").write_text("from treaty.runtime._lower import f\n")
+    (package / "_upper" / "deep.py").write_text("_HERE = 'treaty.runtime._other:name'\n")
+    (package / "_other.py").write_text("'treaty.runtime._upper: no module, but a sentence'\n")
+
+    table = {"__init__": "", "_lower": "_upper", "_upper": "__init__ _lower"}
+
+    assert disagreements(table, package_imports(tmp_path)) == [
+        "_other is not in the table",
+        "_lower imports _other, which the table does not allow",
+        "_lower may import _upper, which is not above it in the table",
+        "_upper imports _other, which the table does not allow",
+        "_upper may import __init__, and does not",
+    ]
 
 
 def test_the_namespace_has_no_init_and_every_root_is_typed() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._flax.chunk_size import chunk_bytes
 from treaty.runtime._flax.read import restore
 from treaty.runtime._flax.write import to_host_state
 from treaty.runtime._state.registry import codec_of_instance, is_state_class
@@ -27,7 +28,7 @@ def msgpack_serialize(pytree: Any, in_place: bool = False) -> bytes:
     """
     if not in_place:
         pytree = jax.tree_util.tree_map(lambda leaf: leaf, pytree)
-    return msgpack.pack(pytree, chunk_bytes=_chunk_bytes(), as_flax=True)
+    return msgpack.pack(pytree, chunk_bytes=chunk_bytes(), as_flax=True)
 
 
 def msgpack_restore(encoded_pytree: bytes) -> Any:
@@ -38,8 +39,8 @@ def msgpack_restore(encoded_pytree: bytes) -> Any:
 def to_bytes(target: Any) -> bytes:
     """The state of a value as bytes."""
     if is_state_class(type(target)):
-        return join_pieces(target, chunk_bytes=_chunk_bytes())
-    return msgpack.pack(to_host_state(target), chunk_bytes=_chunk_bytes(), as_flax=True)
+        return join_pieces(target, chunk_bytes=chunk_bytes())
+    return msgpack.pack(to_host_state(target), chunk_bytes=chunk_bytes(), as_flax=True)
 
 
 def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
@@ -53,8 +54,8 @@ def save_to_file(target: Any, filepath: FilePath) -> None:
     """Write a value to a file, whole or not at all; the suffixes .gz and .zst compress it. Makes missing directories."""
     Path(filepath).parent.mkdir(parents=True, exist_ok=True)
     if is_state_class(type(target)):
-        return save_file(os.fspath(filepath), codec_of_instance(target), target, _chunk_bytes())
-    msgpack.write_file(filepath, to_host_state(target), chunk_bytes=_chunk_bytes(), as_flax=True)
+        return save_file(os.fspath(filepath), codec_of_instance(target), target, chunk_bytes())
+    msgpack.write_file(filepath, to_host_state(target), chunk_bytes=chunk_bytes(), as_flax=True)
 
 
 def load_from_file(target: Any, filepath: FilePath) -> Any:
@@ -81,9 +82,3 @@ def to_compressed_bytes(target: Any) -> bytes:
 def from_compressed_bytes(target: Any, compressed_data: bytes) -> Any:
     """`from_bytes` for what `to_compressed_bytes` made."""
     return from_bytes(target, decompress_bytes(compressed_data))
-
-
-def _chunk_bytes() -> int:
-    from treaty.runtime import serialization  # where users assign it, as they do to Flax's
-
-    return serialization.MAX_CHUNK_SIZE

@@ -6,6 +6,7 @@ import jax
 import msgpack as _msgpack
 import numpy as np
 
+from treaty.runtime._flax.chunk_size import chunk_bytes
 from treaty.runtime.formats import msgpack
 
 
@@ -18,10 +19,8 @@ def _msgpack_ext_pack(x: Any) -> Any:
 
 def _chunk_array_leaves_in_place(d: Any) -> Any:
     """Replace the numpy arrays of a dict that are over MAX_CHUNK_SIZE by their stored form; an array is returned in it."""
-    from treaty.runtime import serialization
-
     if isinstance(d, np.ndarray):
-        return d if d.nbytes <= serialization.MAX_CHUNK_SIZE else _chunked(d, serialization.MAX_CHUNK_SIZE)
+        return d if d.nbytes <= chunk_bytes() else _chunked(d, chunk_bytes())
     if isinstance(d, dict):
         d.update({key: _chunk_array_leaves_in_place(value) for key, value in d.items()})
     return d

@@ -12,7 +12,7 @@ from treaty.runtime._flax.registry import functions_of, is_container, is_namedtu
 from treaty.runtime._state.numbering import index_keys
 from treaty.runtime._state.registry import codec_of_instance, is_state_class
 from treaty.runtime._state.state_dict import write_state
-from treaty.runtime.formats.msgpack.encode import host_array
+from treaty.runtime.formats.shared.host_array import host_array
 
 _Write: TypeAlias = Callable[[Any], Any]
 

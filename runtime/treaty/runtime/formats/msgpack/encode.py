@@ -15,12 +15,13 @@ import msgpack
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._errors import InvalidArgumentError, UnaddressableArrayError, UnwritableArrayError
+from treaty.runtime._errors import InvalidArgumentError, UnwritableArrayError
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.alike import Run, repeat_like
 from treaty.runtime._state.numbering import packed_index_keys
 from treaty.runtime._trees import MAX_DEPTH
 from treaty.runtime.formats.msgpack.join import join
+from treaty.runtime.formats.shared.host_array import host_array
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Piece: TypeAlias = "bytes | HostArray"
@@ -189,32 +190,6 @@ class Chunks:
 def _joined_constants(pieces: list[Piece]) -> list[Piece]:
     grouped = groupby(pieces, key=lambda piece: type(piece) is bytes)
     return [one for constant, group in grouped for one in ([join(list(group))] if constant else group)]
-
-
-def host_array(array: Any) -> HostArray:
-    """An array as MessagePack stores it: on the host, in C order, in the machine's byte order."""
-    if isinstance(array, jax.Array):
-        if isinstance(array, jax.core.Tracer):
-            raise UnwritableArrayError("expected arrays with contents, got traced ones; save outside of jit and grad")
-        try:
-            array = np.asarray(array)
-        except RuntimeError:  # asked after the fact: the question takes as long as a small array's copy
-            if array.is_fully_addressable:
-                raise
-            raise UnaddressableArrayError(
-                f"expected an array whose shards are all on this host, got {array.dtype}{list(array.shape)} spread over "
-                "several processes; save a directory instead, or gather it first"
-            ) from None
-    elif isinstance(array, np.ma.MaskedArray):
-        raise UnwritableArrayError("expected an array without a mask, got a masked one; store its data and mask as two")
-    if array.dtype.hasobject or issubclass(array.dtype.type, np.void):  # numpy's, with fields or without
-        raise UnwritableArrayError(
-            "Object and structured dtypes not supported for serialization of ndarrays: "
-            f"expected numbers or text, got dtype {array.dtype}"
-        )
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 @lru_cache(4096)

@@ -18,7 +18,6 @@ from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._storage.files import map_file, write_pieces, write_stream
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime._storage.workspace import is_left_at, workspace
-from treaty.runtime.formats.msgpack.encode import host_array
 from treaty.runtime.formats.safetensors.header import parse, render
 from treaty.runtime.formats.safetensors.members import (
     SAVE,
@@ -36,6 +35,7 @@ from treaty.runtime.formats.safetensors.shard_names import (
     index_filename,
     shard_filename,
 )
+from treaty.runtime.formats.shared.host_array import host_array
 from treaty.schema import TreatyError
 
 PathLike: TypeAlias = str | os.PathLike[str]
