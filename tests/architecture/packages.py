@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -61,16 +60,17 @@ def package_imports(root: Path = RUNTIME) -> dict[str, set[str]]:
     return {package: others - {package} for package, others in found.items()}
 
 
-def floors(imports: Imports) -> list[list[str]]:
-    """The packages from the ground up: each imports only from floors below its own."""
-    sorter = TopologicalSorter(imports)
-    sorter.prepare()
-    found = []
-    while sorter.is_active():
-        ready = sorter.get_ready()
-        found.append(sorted(ready))
-        sorter.done(*ready)
-    return found
+def folder_imports() -> dict[str, set[str]]:
+    """The same for the top-level folders. What is imported by its name, when a command is run, does not count here."""
+    folders = [path.parent.name for path in sorted(ROOT.glob("*/treaty"))]
+    return {folder: _imported_folders(ROOT / folder) - {folder} for folder in folders}
+
+
+def _imported_folders(folder: Path) -> set[str]:
+    nodes = [node for path in modules(folder).values() for node in ast.walk(ast.parse(path.read_text()))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.split(".")[1] for name in names if name.startswith("treaty.")}
 
 
 def direct(imports: Imports) -> dict[str, set[str]]:
