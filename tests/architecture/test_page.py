@@ -45,16 +45,20 @@ def test_every_step_names_a_function(step: Step) -> None:
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md"])
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_every_file_that_is_named_exists(page: str) -> None:
-    named = set(
-        re.findall(r"`([\w.*<>-]+(?:/[\w.*<>-]*)+|[\w-]+\.(?:py|md|toml|txt|yaml))`", (ROOT / page).read_text())
-    )
-    assert named
-    assert [name for name in sorted(named) if not _exists(name)] == []
+    text = (ROOT / page).read_text()
+    assert missing(text) == []
+    assert missing(text + "`docs/nothing.md`, `nothing.py`, `schema/nowhere/`") == [
+        "docs/nothing.md",
+        "nothing.py",
+        "schema/nowhere/",
+    ]
 
 
-def _exists(name: str) -> bool:
+def missing(text: str) -> list[str]:
     """`<name>` stands for any one; a name inside runtime may be short."""
-    pattern = re.sub(r"<\w+>", "*", name).rstrip("/")
-    return any(any(folder.glob(pattern)) for folder in (ROOT, RUNTIME / "treaty/runtime"))
+    named = re.findall(r"`([\w.<>-]+(?:/[\w.<>-]*)+|[\w-]+\.(?:py|md|toml|txt|yaml))`", text)
+    folders = (ROOT, RUNTIME / "treaty/runtime")
+    patterns = {name: re.sub(r"<\w+>", "*", name).rstrip("/") for name in named}
+    return sorted(name for name, pattern in patterns.items() if not any(any(one.glob(pattern)) for one in folders))
