@@ -1,5 +1,6 @@
 """README and docs are executed: files are written, commands run, output compared, code blocks imported."""
 
+import ast
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from treaty import runtime
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
@@ -56,6 +59,48 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
         pytest.skip("no Python on this page")
     (tmp_path / "page.py").write_text(code)
     run(f"{sys.executable} -c 'import page'", tmp_path)
+
+
+def roundabout(code: str) -> list[str]:
+    """Names that code takes from elsewhere, though `treaty.runtime` has them, and all from private modules."""
+    found, public, formats = [], set(dir(runtime)), set()
+    nodes = list(ast.walk(ast.parse(code)))
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("treaty."):
+            module = str(node.module)
+            is_drop_in = module.endswith((".serialization", ".leaves", ".sharding"))
+            for name in (alias.name for alias in node.names):
+                if module == "treaty.runtime.formats":
+                    formats.add(name)
+                elif "._" in f"{module}.{name}" or (module != "treaty.runtime" and not is_drop_in and name in public):
+                    found.append(f"{module}.{name}")
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in formats and node.attr in public:
+            found.append(f"treaty.runtime.formats.{ast.unparse(node)}")
+    return found
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{page}" for page in PAGES)])
+def test_examples_import_public_names_from_one_place(page: str) -> None:
+    code = [text for language, text in blocks(ROOT / page) if language == "python"]
+    assert [name for text in code for name in roundabout(text)] == []
+
+
+def test_names_from_elsewhere_are_noticed() -> None:
+    code = """
+from treaty.runtime._errors import LeafError
+from treaty.runtime.directory import restore
+from treaty.runtime.formats import npz, orbax
+from treaty.runtime.leaves import tree_serialize_leaves
+from treaty.schema import TreatyError, state
+npz.restore("x", X), orbax.read_tree("x")
+"""
+    assert roundabout(code) == [
+        "treaty.runtime._errors.LeafError",
+        "treaty.runtime.directory.restore",
+        "treaty.schema.TreatyError",
+        "treaty.runtime.formats.npz.restore",
+    ]
 
 
 def test_links_lead_somewhere() -> None:

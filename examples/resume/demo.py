@@ -16,7 +16,7 @@ import numpy as np
 from examples.resume.train import committed
 from rich.console import Console
 
-from treaty.runtime.directory import restore
+from treaty.runtime import restore
 from treaty.schema.library.transformer import TrainState
 
 STEPS = 24

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from examples.resume.model import RULES, first_state, make_step, mesh_of
 
-from treaty.runtime import IncompleteCheckpointError, remove
-from treaty.runtime.directory import SaveHandle, inspect, restore, save_async
+from treaty.runtime import IncompleteCheckpointError, SaveHandle, inspect, remove, restore, save_async
 from treaty.schema.library.transformer import TrainState
 
 EVERY = 4  # steps
