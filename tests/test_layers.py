@@ -6,11 +6,12 @@ Inside runtime they go one way too, from package to package, as docs/architectur
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.packages import Imports, package_imports
+from tests.architecture.packages import Imports, module_imports, package_imports
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ("schema", "generator", "generated", "runtime")
@@ -131,6 +132,10 @@ def test_the_packages_of_runtime_import_each_other_one_way() -> None:
     assert disagreements(INSIDE_RUNTIME, package_imports()) == []
 
 
+def test_no_modules_of_runtime_import_each_other_in_a_circle() -> None:
+    TopologicalSorter(module_imports()).prepare()  # raises CycleError, which names them
+
+
 def test_the_test_of_runtime_can_fail(tmp_path: Path) -> None:
     package = tmp_path / "treaty" / "runtime"
     (package / "_upper").mkdir(parents=True)
@@ -151,6 +156,8 @@ def test_the_test_of_runtime_can_fail(tmp_path: Path) -> None:
         "_upper imports _other, which the table does not allow",
         "_upper may import __init__, and does not",
     ]
+    with pytest.raises(CycleError):
+        TopologicalSorter(module_imports(tmp_path)).prepare()
 
 
 def test_the_namespace_has_no_init_and_every_root_is_typed() -> None:

@@ -53,11 +53,17 @@ def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
 
 def package_imports(root: Path = RUNTIME) -> dict[str, set[str]]:
     """package -> the others that it imports."""
-    known = modules(root)
-    found: dict[str, set[str]] = {package_of(module): set() for module in known}
-    for module, path in known.items():
-        found[package_of(module)] |= {package_of(one) for one in imported(path, known)}
+    imports = module_imports(root)
+    found: dict[str, set[str]] = {package_of(module): set() for module in imports}
+    for module, others in imports.items():
+        found[package_of(module)] |= {package_of(one) for one in others}
     return {package: others - {package} for package, others in found.items()}
+
+
+def module_imports(root: Path = RUNTIME) -> dict[str, set[str]]:
+    """module -> the others that it imports."""
+    known = modules(root)
+    return {module: set(imported(path, known)) - {module} for module, path in known.items()}
 
 
 def folder_imports() -> dict[str, set[str]]:

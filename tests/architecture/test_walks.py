@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from jax.sharding import Mesh
 from jaxtyping import Float32, Int32
 
 from tests.architecture.packages import RUNTIME, module_of, package_of
@@ -149,7 +150,7 @@ def test_a_restore(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_restore_with_a_key_map_onto_a_mesh(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = stored(name, tmp_path, {"count": np.int32(3).reshape(()), "weight": np.ones((4, 2), np.float32)})
-    mesh = jax.make_mesh((2,), ("x",))
+    mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
 
     with followed(RESTORE, name, monkeypatch) as seen:
         back = restore(path, Params, keymap=MAP, mesh=mesh, rules={"d_in": "x"})

@@ -29,9 +29,9 @@ RESTORE: Final = (
         "_devices",
         "shardings.placement",
         "says where each array will live; `placement.place` takes it there",
-        "not where all of a mapped file is wanted",
+        "unless all of a mapped file is wanted as it lies",
     ),
-    Step("_state", "state_dict.from_state_dict", "builds the instance: generated code checks every leaf"),
+    Step("_state", "state_dict.from_state_dict", "builds the instance; its generated code checks every leaf"),
 )
 
 SAVE: Final = (
@@ -46,7 +46,7 @@ SAVE: Final = (
     Step(
         "_state",
         "state_dict.write_state",
-        "turns the instance into a state dict: generated code does",
+        "turns the instance into a state dict, by its generated code",
         "not MessagePack",
     ),
     Step("_keymaps", "apply.to_stored", "gives fields the names and layouts that are stored", "with `keymap=`"),

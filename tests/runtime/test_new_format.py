@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from jax.sharding import Mesh
 from jaxtyping import BFloat16, Float32, Int32
 
 from treaty.generator import load
@@ -95,7 +96,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_restored_with_all_options(saved: Path) -> None:
-    mesh = jax.make_mesh((2,), ("x",))
+    mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
     keymap = KeyMap([Rule("step", "step"), Rule("kernel", "kernel", "d_in d_out -> d_out d_in"), Rule("note", "note")])
 
     assert restore(saved, Params).note == "first"

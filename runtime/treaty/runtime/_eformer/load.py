@@ -14,8 +14,8 @@ from treaty.runtime._errors import MissingCheckpointError
 from treaty.runtime._process.workers import in_threads
 from treaty.runtime._storage.overtaken import begin_again
 from treaty.runtime.formats.eformer.index import Entry, nested
+from treaty.runtime.formats.eformer.index_name import INDEX
 from treaty.runtime.formats.eformer.leaf_kinds import Array, from_array
-from treaty.runtime.formats.eformer.leaf_paths import INDEX
 from treaty.runtime.formats.eformer.store import Directory, Store, naming
 from treaty.runtime.formats.shared.stored_arrays import stored_array
 

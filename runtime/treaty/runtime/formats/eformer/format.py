@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
+from treaty.runtime.formats.eformer.index_name import INDEX
 from treaty.runtime.formats.shared.format import Format, Owns, later
 from treaty.runtime.formats.shared.zarr_files import of_arrays
 
-INDEX = "tensorstore_index.json"
 _HERE = "treaty.runtime.formats.eformer"
 
 

@@ -17,8 +17,8 @@ from treaty.runtime._storage.directories import sizes_below
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import check_depth, flatten
 from treaty.runtime.formats.eformer.index import Entry, Index, check_places, nested
+from treaty.runtime.formats.eformer.index_name import INDEX
 from treaty.runtime.formats.eformer.leaf_kinds import from_array, to_array
-from treaty.runtime.formats.eformer.leaf_paths import INDEX
 from treaty.runtime.formats.eformer.store import Store, naming, wrote
 from treaty.runtime.formats.shared.format import Writing
 from treaty.runtime.formats.shared.stored_arrays import stored_array

@@ -19,7 +19,7 @@ from treaty.runtime._storage.directories import make_directory, sync_directory
 from treaty.runtime._storage.overtaken import Known, held_directory, mark, still
 from treaty.runtime._storage.paths import for_tensorstore, path_or_url
 from treaty.runtime.formats.eformer.index import Entry, Index, parse, render
-from treaty.runtime.formats.eformer.leaf_paths import INDEX
+from treaty.runtime.formats.eformer.index_name import INDEX
 from treaty.schema import TreatyError
 
 Directory = str | os.PathLike[str]
