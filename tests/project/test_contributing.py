@@ -33,4 +33,5 @@ def test_the_recipe_for_a_leaf_kind_lists_what_mypy_names(tmp_path: Path) -> Non
         [sys.executable, "-m", "mypy", *options, *LAYERS], cwd=tmp_path, capture_output=True, text=True, check=False
     )
 
-    assert set(re.findall(r'^(\S+):\d+: error: .*"(?:Novel\b|assert_never")', done.stdout, re.M)) == listed()
+    named = set(re.findall(r'^(\S+):\d+: error: .*"(?:Novel\b|assert_never")', done.stdout, re.M))
+    assert named == listed(), "\n".join(sorted(named))
