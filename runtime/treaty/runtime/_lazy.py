@@ -47,15 +47,16 @@ class Job(NamedTuple):
 class LazyArray:
     """The shape and dtype of a stored array, and how to get its contents onto the host.
 
-    `parts` gives its elements in C order as flat arrays, for sources that need not be in memory as a whole. `fill` reads
-    one box; without it, whoever wants a box has to read the whole.
+    `parts` gives its elements in C order as flat arrays, for sources that need not be in memory as a whole. `jobs` says
+    what fills boxes, whose memory may be strided; without it, whoever wants a box has to read the whole.
     """
 
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
     read: Callable[[], HostArray]
     parts: Callable[[], Iterator[HostArray]] | None = None
-    fill: Callable[[Part], None] | None = None
+    jobs: Callable[[Sequence[Part]], Iterator[Job]] | None = None
+    checked_whole: bool = False  # whether damage is noticed only where all of it is read
 
     @property
     def size(self) -> int:
@@ -72,11 +73,10 @@ class LazyArray:
     def pieces(self) -> Iterator[HostArray]:
         yield from pieces(self.read()) if self.parts is None else self.parts()
 
-    def jobs(self, wanted: Sequence[Part]) -> Iterator[Job]:
-        """What fills boxes of an array that has `fill`."""
-        assert self.fill is not None
-        for part in wanted:
-            yield Job(partial(self.fill, part), part.memory.nbytes)
+    def fill(self, part: Part) -> None:
+        """Read one box."""
+        for job in jobs_of(self, [part]):
+            job.run()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         found = self.read()
@@ -113,11 +113,11 @@ class StoredScalar(MaybeScalar):
 
 def viewed(array: LazyArray, dtype: "np.dtype[Any]") -> LazyArray:
     """The array with its bits taken for another dtype of the same size."""
-    fill = array.fill
+    below = array.jobs
 
-    def fill_bits(part: Part) -> None:
-        assert fill is not None
-        fill(Part(part.start, part.memory.view(array.dtype)))
+    def jobs(wanted: Sequence[Part]) -> Iterator[Job]:
+        assert below is not None
+        return below([Part(part.start, part.memory.view(array.dtype)) for part in wanted])
 
     def parts() -> Iterator[HostArray]:
         return (piece.view(dtype) for piece in array.pieces())
@@ -127,8 +127,29 @@ def viewed(array: LazyArray, dtype: "np.dtype[Any]") -> LazyArray:
         dtype,
         lambda: array.read().view(dtype),
         None if array.parts is None else parts,
-        None if fill is None else fill_bits,
+        None if below is None else jobs,
+        array.checked_whole,
     )
+
+
+def box_by_box(fill: Callable[[Part], None]) -> Callable[[Sequence[Part]], Iterator[Job]]:
+    """The jobs of an array that is read one box at a time."""
+    return lambda wanted: (Job(partial(fill, part), part.memory.nbytes) for part in wanted)
+
+
+def jobs_of(value: Any, wanted: Sequence[Part]) -> Iterator[Job]:
+    """What fills boxes of any array; of one that has no jobs, one that reads all of it."""
+    if isinstance(value, LazyArray) and value.jobs is not None:
+        yield from value.jobs(wanted)
+    else:
+        yield Job(partial(copy_boxes, value, wanted), value.nbytes)
+
+
+def copy_boxes(value: Any, wanted: Sequence[Part]) -> None:
+    """Fill boxes from all of an array."""
+    whole = host(value)
+    for part in wanted:
+        part.memory[...] = whole[part.box]
 
 
 def host(value: Any) -> HostArray:

@@ -8,7 +8,7 @@ import tensorstore as ts
 from jax.sharding import Sharding
 
 from treaty.runtime._devices.placement import Target, make_room, nbytes_needed, place
-from treaty.runtime._lazy import Job
+from treaty.runtime._lazy import Job, jobs_of
 from treaty.runtime._process.workers import in_threads
 from treaty.runtime._storage.claimed_sizes import fits_in_memory
 from treaty.runtime.formats.shared.stored_arrays import stored_array
@@ -33,7 +33,7 @@ class ShardReader:
         rooms = [make_room(target) for target in targets]
         jobs: list[Job] = []
         for array, room in zip(arrays, rooms, strict=True):
-            jobs += array.jobs(room.parts)
+            jobs += jobs_of(array, room.parts)
         in_threads(8, "treaty-read", lambda job: job.run(), jobs)
         return place(rooms)
 

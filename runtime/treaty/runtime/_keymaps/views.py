@@ -1,14 +1,15 @@
 """Cutting, joining and re-arranging arrays: views where a view will do, lazy arrays where it will not."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
-from treaty.runtime._lazy import HostArray, LazyArray, host, in_parts, pieces, pieces_of
+from treaty.runtime._keymaps.derived import Split, derived
+from treaty.runtime._lazy import HostArray, LazyArray, Part, Start, host, in_parts, pieces, pieces_of
 from treaty.runtime._trees import shown
 from treaty.schema._key_patterns import REST, Axis, Layout, names_of
 
@@ -25,36 +26,52 @@ class Unfit(Exception):
 
 def cut(value: Any, axis: int, lengths: Sequence[int]) -> list[AnyArray]:
     """Parts of so many rows along an axis."""
-    found: list[AnyArray] = []
-    start = 0
-    for length in lengths:
-        shape = (*value.shape[:axis], length, *value.shape[axis + 1 :])
-        inner = (*(slice(None),) * axis, slice(start, start + length))
-        found.append(_derived(value, shape, _sliced(inner)))
-        start += length
-    return found
+    starts = [sum(lengths[:number]) for number in range(len(lengths))]
+    if isinstance(value, np.ndarray):
+        before = (slice(None),) * axis
+        return [value[(*before, slice(at, at + length))] for at, length in zip(starts, lengths, strict=True)]
+    shapes = [(*value.shape[:axis], length, *value.shape[axis + 1 :]) for length in lengths]
+    return [derived([value], shape, _cut_at(axis, at)) for shape, at in zip(shapes, starts, strict=True)]
 
 
 def join(values: Sequence[Any], axis: int) -> AnyArray:
     """One array of parts along an axis."""
-    first = values[0]
-    length = sum(one.shape[axis] for one in values)
-    shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
-    if axis == 0:
-        return in_parts(shape, first.dtype, lambda: chain.from_iterable(map(pieces_of, values)))
-    return LazyArray(shape, first.dtype, lambda: np.concatenate([host(one) for one in values], axis))
+    shape = list(values[0].shape)
+    shape[axis] = sum(one.shape[axis] for one in values)
+
+    def split(part: Part) -> Iterator[tuple[int, Part]]:
+        at = 0
+        for number, one in enumerate(values):
+            low, high = max(at, part.start[axis]), min(at + one.shape[axis], part.stop[axis])
+            if low < high:
+                inner: Any = (*(slice(None),) * axis, slice(low - part.start[axis], high - part.start[axis]))
+                yield number, Part(_moved(part.start, axis, low - at), part.memory[inner])
+            at += one.shape[axis]
+
+    return derived(values, tuple(shape), split, None if axis else lambda: chain.from_iterable(map(pieces_of, values)))
 
 
 def stack(values: Sequence[Any]) -> AnyArray:
     """One array with a new first axis."""
-    first = values[0]
-    shape = (len(values), *first.shape)
-    return in_parts(shape, first.dtype, lambda: chain.from_iterable(map(pieces_of, values)))
+
+    def split(part: Part) -> Iterator[tuple[int, Part]]:
+        for row, number in enumerate(range(part.start[0], part.stop[0])):
+            yield number, Part(part.start[1:], part.memory[row, ...])
+
+    shape = (len(values), *values[0].shape)
+    return derived(values, shape, split, lambda: chain.from_iterable(map(pieces_of, values)))
 
 
 def take(value: Any, index: int) -> AnyArray:
     """One item along the first axis."""
-    return _derived(value, value.shape[1:], lambda array: array[index])
+    if isinstance(value, np.ndarray):
+        item: HostArray = value[index]
+        return item
+
+    def split(part: Part) -> Iterator[tuple[int, Part]]:
+        yield 0, Part((index, *part.start), part.memory[np.newaxis])
+
+    return derived([value], tuple(value.shape[1:]), split)
 
 
 def rearrange(value: Any, layout: Layout, known: Mapping[str, int]) -> AnyArray:
@@ -69,6 +86,8 @@ def rearrange(value: Any, layout: Layout, known: Mapping[str, int]) -> AnyArray:
         return array.reshape(apart).transpose(order)
 
     if not isinstance(value, np.ndarray):
+        if all(len(axis) == 1 for axis in (*left, *right)):
+            return _transposed(value, order)
         return LazyArray(together, value.dtype, lambda: np.ascontiguousarray(spread(host(value))).reshape(together))
     moved = spread(value)
     if moved.flags.c_contiguous or all(len(axis) < 2 for axis in right):
@@ -95,14 +114,25 @@ def lengths_along(
     return [left // open_ if length is None else length for length in found]
 
 
-def _derived(value: Any, shape: tuple[int, ...], function: Callable[[HostArray], HostArray]) -> AnyArray:
-    if isinstance(value, np.ndarray):
-        return function(value)
-    return LazyArray(tuple(shape), value.dtype, lambda: function(host(value)))
+def _transposed(value: Any, order: tuple[int, ...]) -> LazyArray:
+    """Axis by axis: the first of the result is number `order[0]` of the value."""
+    back = tuple(order.index(axis) for axis in range(len(order)))
+
+    def split(part: Part) -> Iterator[tuple[int, Part]]:
+        yield 0, Part(tuple(part.start[axis] for axis in back), part.memory.transpose(back))
+
+    return derived([value], tuple(value.shape[axis] for axis in order), split)
 
 
-def _sliced(inner: tuple[slice, ...]) -> Callable[[HostArray], HostArray]:
-    return lambda array: array[inner]
+def _cut_at(axis: int, at: int) -> Split:
+    def split(part: Part) -> Iterator[tuple[int, Part]]:
+        yield 0, Part(_moved(part.start, axis, part.start[axis] + at), part.memory)
+
+    return split
+
+
+def _moved(start: Start, axis: int, to: int) -> Start:
+    return (*start[:axis], to, *start[axis + 1 :])
 
 
 def _spelled(side: tuple[Axis, ...], ndim: int, counted: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -78,7 +78,7 @@ def _jobs(leaves: Sequence[Any], targets: Sequence[Target], rooms: list[Any]) ->
     for number, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):
         if not isinstance(leaf, LazyArray):
             rooms[number] = fill_room(target, leaf)  # a view of a mapped file
-        elif leaf.fill is None:
+        elif leaf.jobs is None:
             yield Job(_whole(leaf, target, rooms, number), leaf.nbytes)
         else:
             rooms[number] = make_room(target)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from treaty.runtime._boxes import overlap
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime._lazy import Job, Part, Start
 from treaty.runtime._process.uninterrupted import uninterrupted
@@ -103,13 +104,13 @@ class CheckpointReader:
         """What fills parts of an array. Each chunk that one of them needs is read once, whole, and checked."""
         leaf = self.manifest.leaves[number]
         for start, name, digest in chunk_starts(leaf):
-            touched = [part for part in parts if _overlap(start, leaf.chunks, part) is not None]
+            touched = [part for part in parts if overlap(start, leaf.chunks, part) is not None]
             if touched:
                 yield Job(self._job(f"{number}/{name}", leaf, start, digest, touched), leaf.chunk_bytes)
 
     def _job(self, name: str, leaf: Leaf, start: Start, digest: str, parts: list[Part]) -> Callable[[], None]:
         def read() -> None:
-            region = _overlap(start, leaf.chunks, parts[0])
+            region = overlap(start, leaf.chunks, parts[0])
             assert region is not None
             inside: Any = (*region[1], ...)  # of an array without axes, too, a view and not its element
             direct = parts[0].memory[inside]
@@ -119,9 +120,9 @@ class CheckpointReader:
             chunk = aligned(leaf.chunks, parts[0].memory.dtype)
             self._fill(name, chunk.reshape(-1).view(np.uint8), digest, show_keys(leaf.path))
             for part in parts:
-                overlap = _overlap(start, leaf.chunks, part)
-                assert overlap is not None
-                part.memory[overlap[1]] = chunk[overlap[0]]
+                both = overlap(start, leaf.chunks, part)
+                assert both is not None
+                part.memory[both[1]] = chunk[both[0]]
 
         return read
 
@@ -133,18 +134,6 @@ class CheckpointReader:
             raise corrupt(self.place, [f"{error}{suffix}"]) from error
         if found != digest:
             raise corrupt(self.place, [f"expected checksum {digest}, got {found} in {name}{suffix}"])
-
-
-def _overlap(start: Start, size: Start, part: Part) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
-    """Where a chunk and a part meet: as a region of the chunk, and as one of the part's memory."""
-    of_chunk, of_part = [], []
-    for first, length, begin, end in zip(start, size, part.start, part.stop, strict=True):
-        low, high = max(first, begin), min(first + length, end)
-        if low >= high:
-            return None
-        of_chunk.append(slice(low - first, high - first))
-        of_part.append(slice(low - begin, high - begin))
-    return tuple(of_chunk), tuple(of_part)
 
 
 def _is(value: Any, leaf: Leaf) -> bool:

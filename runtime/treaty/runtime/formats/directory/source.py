@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-import attrs
-
-from treaty.runtime._lazy import HostArray, Job, LazyArray, Part, SharedArray, Start, read_by_bands
+from treaty.runtime._lazy import HostArray, LazyArray, Part, SharedArray, Start, read_by_bands
 from treaty.runtime._process.workers import Workers
 from treaty.runtime._restore.select import At, select
 from treaty.runtime._restore.source import Source
@@ -53,7 +51,7 @@ class DirectorySource(Source):
         dtype = NUMPY[str(leaf.dtype)]
         if leaf.file is not None:
             return SharedArray.of(self._files[leaf.file], number, leaf.shape, dtype)
-        return _ChunkedArray.of(self._reader, number)
+        return _chunked(self._reader, number)
 
 
 class _PackFile:
@@ -70,31 +68,23 @@ class _PackFile:
         return [found[number] for number in numbers]
 
 
-@attrs.frozen(eq=False)
-class _ChunkedArray(LazyArray):
-    reader: CheckpointReader = attrs.field(kw_only=True)
-    number: int = attrs.field(kw_only=True)
+def _chunked(reader: CheckpointReader, number: int) -> LazyArray:
+    """An array in files of its own."""
+    leaf = reader.manifest.leaves[number]
+    dtype = NUMPY[str(leaf.dtype)]
+    fill = partial(reader.fill, number)
 
-    @classmethod
-    def of(cls, reader: CheckpointReader, number: int) -> "_ChunkedArray":
-        leaf = reader.manifest.leaves[number]
-        dtype = NUMPY[str(leaf.dtype)]
-        fill = partial(reader.fill, number)
+    def read() -> HostArray:
+        memory = aligned(leaf.shape, dtype)
+        fill(Part((0,) * len(leaf.shape), memory))
+        return memory
 
-        def read() -> HostArray:
-            memory = aligned(leaf.shape, dtype)
-            fill(Part((0,) * len(leaf.shape), memory))
-            return memory
+    def parts() -> Iterator[HostArray]:
+        with Workers(1, "treaty-read") as ahead:
 
-        def parts() -> Iterator[HostArray]:
-            with Workers(1, "treaty-read") as ahead:
+            def begin(start: Start, memory: HostArray) -> Callable[[], object]:
+                return ahead.begin(partial(fill, Part(start, memory)))
 
-                def begin(start: Start, memory: HostArray) -> Callable[[], object]:
-                    return ahead.begin(partial(fill, Part(start, memory)))
+            yield from read_by_bands(leaf.shape, dtype, leaf.chunks, begin)
 
-                yield from read_by_bands(leaf.shape, dtype, leaf.chunks, begin)
-
-        return cls(leaf.shape, dtype, read, parts, fill, reader=reader, number=number)
-
-    def jobs(self, wanted: Sequence[Part]) -> Iterator[Job]:
-        return self.reader.jobs(self.number, wanted)
+    return LazyArray(leaf.shape, dtype, read, parts, partial(reader.jobs, number))

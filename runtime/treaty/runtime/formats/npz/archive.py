@@ -6,18 +6,19 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
-from treaty.runtime._lazy import PIECE_BYTES, LazyArray, as_bytes, pieces
+from treaty.runtime._lazy import HostArray, LazyArray, as_bytes, pieces
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._storage.files import WriteBehind, replacing
-from treaty.runtime._storage.memory import aligned
 from treaty.runtime._storage.open_file import OpenFile
+from treaty.runtime.formats.npz.stored import Stored
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")  # the header in front of a member
 _ZIP64: Final = 20  # bytes that zipfile adds to it for lengths over 4 GiB
@@ -119,37 +120,22 @@ def _array(path: Any, file: OpenFile, member: zipfile.ZipInfo) -> LazyArray:
         or (stored and start + member.file_size > file.size)
     ):
         raise CorruptCheckpointError(f"expected {size} bytes of {dtype}{list(shape)}, got another length at {place}")
-    order: Any = "F" if fortran else "C"
-    native = dtype.newbyteorder("=")
+    if not stored:
+        whole = partial(_decompressed, file, member, offset, place)
+        return LazyArray(shape, dtype.newbyteorder("="), partial(_laid_out, whole, shape, dtype, fortran))
+    lying = Stored(file, start + offset, shape, dtype, zlib.crc32(head[:offset]), member.CRC, place)
+    read = partial(_laid_out, lying.read, shape, dtype, fortran)
+    if not dtype.isnative or not dtype.itemsize or (fortran and len(shape) > 1):
+        return LazyArray(shape, dtype.newbyteorder("="), read)
+    return LazyArray(shape, dtype, read, lying.parts, lying.jobs, checked_whole=True)
 
-    def read() -> Any:
-        if stored:
-            memory = aligned((size,), np.dtype(np.uint8))
-            file.fill(memory, start + offset, place)
-            check(zlib.crc32(memory.data, zlib.crc32(head[:offset])))
-            memory.flags.writeable = False
-            array: Any = np.ndarray(shape, dtype, memory.data, order=order)
-        else:
-            array = np.ndarray(shape, dtype, _decompressed(file, member, place), offset, order=order)
-        return array if dtype == native else array.astype(native)
 
-    def parts() -> Iterator[Any]:
-        """As `read`, piece by piece; the checksum is known at the end."""
-        total, at = zlib.crc32(head[:offset]), start + offset
-        while at < start + offset + size:
-            room = min(PIECE_BYTES // dtype.itemsize * dtype.itemsize or dtype.itemsize, start + offset + size - at)
-            memory = aligned((room,), np.dtype(np.uint8))
-            file.fill(memory, at, place)
-            total, at = zlib.crc32(memory.data, total), at + room
-            yield memory.view(dtype)
-        check(total)
-
-    def check(found: int) -> None:
-        if found != member.CRC:
-            raise CorruptCheckpointError(f"expected checksum {member.CRC:08x}, got another at {place}")
-
-    in_order = stored and dtype == native and dtype.itemsize and (not fortran or len(shape) < 2)
-    return LazyArray(shape, native, read, parts if in_order else None)
+def _laid_out(
+    contents: Callable[[], HostArray], shape: tuple[int, ...], dtype: "np.dtype[Any]", fortran: bool
+) -> HostArray:
+    """Bytes as the array that they are, in the order of this machine."""
+    array: HostArray = np.ndarray(shape, dtype, contents().data, order="F" if fortran else "C")
+    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
 
 
 def _start(file: OpenFile, member: zipfile.ZipInfo, place: str) -> int:
@@ -175,7 +161,8 @@ def _parse(head: bytes) -> tuple[tuple[int, ...], bool, "np.dtype[Any]", int]:
     return shape, fortran, dtype, stream.tell()
 
 
-def _decompressed(file: OpenFile, member: zipfile.ZipInfo, place: str) -> bytearray:
+def _decompressed(file: OpenFile, member: zipfile.ZipInfo, offset: int, place: str) -> HostArray:
+    """The bytes of a member from an offset on."""
     try:
         contents = bytearray(member.file_size)
         view = memoryview(contents)
@@ -188,4 +175,4 @@ def _decompressed(file: OpenFile, member: zipfile.ZipInfo, place: str) -> bytear
         raise CorruptCheckpointError(f"expected a compressed array, got {error!r} at {place}") from None
     if view:
         raise CorruptCheckpointError(f"expected {member.file_size} bytes, got {len(view)} fewer at {place}")
-    return contents
+    return np.frombuffer(contents, np.uint8, offset=offset)

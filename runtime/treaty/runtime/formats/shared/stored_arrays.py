@@ -1,11 +1,11 @@
 """Arrays of TensorStore as lazy ones. They are read into memory of ours: where TensorStore finds none, it ends the process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import tensorstore as ts
 
-from treaty.runtime._lazy import HostArray, LazyArray, Part, Start, read_by_bands
+from treaty.runtime._lazy import HostArray, LazyArray, Part, Start, box_by_box, read_by_bands
 from treaty.runtime._storage.claimed_sizes import fits_in_memory
 from treaty.runtime._storage.memory import aligned
 
@@ -34,6 +34,7 @@ def stored_array(store: Any, wait: Wait, kind: type[LazyArray] = LazyArray) -> L
     def fill(part: Part) -> None:
         begin(*part)()
 
-    return kind(
-        shape, dtype, read, lambda: read_by_bands(shape, dtype, store.chunk_layout.read_chunk.shape, begin), fill
-    )
+    def parts() -> Iterator[HostArray]:
+        return read_by_bands(shape, dtype, store.chunk_layout.read_chunk.shape, begin)
+
+    return kind(shape, dtype, read, parts, box_by_box(fill))
