@@ -297,8 +297,12 @@ WRONG: dict[str, tuple[Any, dict[str, Any], type[TreatyError], str]] = {
 def test_a_wrong_option_is_refused_in_the_same_words_before_an_array_is_read(
     wrong: str, name: str, saved: Saved
 ) -> None:
+    is_refused(saved(name, train()), wrong)
+
+
+def is_refused(path: Path, wrong: str) -> None:
     target, options, kind, text = WRONG[wrong]
-    found, told = refusal(saved(name, train()), target, **options)
+    found, told = refusal(path, target, **options)
     assert issubclass(found, kind)
     assert sorted(told.splitlines()) == sorted(text.splitlines())
 

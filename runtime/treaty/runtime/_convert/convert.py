@@ -29,7 +29,7 @@ from treaty.runtime._storage.system import give_back_memory
 from treaty.runtime._storage.workspace import put_back, remove, workspace
 from treaty.runtime._trees import abstract, dotted, flatten, is_stored_array, nest_named
 from treaty.runtime.formats.shared.format import Format, Writing
-from treaty.runtime.formats.table import format_meant, format_named, looking, reading
+from treaty.runtime.formats.table import FORMATS, format_meant, format_named, looking, reading
 from treaty.schema.keymap import KeyMap
 
 PathLike = str | os.PathLike[str]
@@ -84,7 +84,8 @@ def convert(
     if from_format is not None:
         format_named(from_format)
     if max_shard_bytes is not None and "max_shard_bytes" not in to.takes:
-        raise InvalidArgumentError(f"expected max_shard_bytes for safetensors only, got it for {to.name}")
+        others = " or ".join(one.name for one in FORMATS.values() if "max_shard_bytes" in one.takes)
+        raise InvalidArgumentError(f"expected max_shard_bytes for {others} only, got it for {to.name}")
     _check_sizes(cls, mapped, sizes)
     put_back(place)
 

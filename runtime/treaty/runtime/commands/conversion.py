@@ -13,6 +13,7 @@ import click
 from treaty.runtime._errors import show_keys
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime.commands.output import reporting, say
+from treaty.runtime.formats.table import FORMATS
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
 
@@ -22,7 +23,18 @@ if TYPE_CHECKING:
 _DIGITS: Final = 18  # of a size
 
 
-@click.command()
+class _Convert(click.Command):
+    """Its help names the formats that there are."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        known = [f"{one.name} ({', '.join(one.suffixes)})" if one.suffixes else one.name for one in FORMATS.values()]
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"Formats: {', '.join(known)}.")
+
+
+@click.command(cls=_Convert)
 @click.argument("source", metavar="SRC")
 @click.argument("destination", metavar="DST")
 @click.option("--schema", metavar="PKG:CLASS", help="Check the tree against a class before anything is written.")
@@ -50,8 +62,7 @@ def convert(
 ) -> None:
     """Write the checkpoint SRC to DST in the format that DST's suffix or --to says.
 
-    Formats: msgpack (.msgpack, also .gz and .zst), safetensors, npz, orbax, eformer, treaty. Every leaf of the result is
-    compared with the source before DST is there.
+    Every leaf of the result is compared with the source before DST is there.
     """
     from treaty.runtime._convert.convert import Mapped
     from treaty.runtime._convert.convert import convert as run
