@@ -84,7 +84,8 @@ def test_inspect_names_the_items_of_a_step(tmp_path: Path) -> None:
 
 def test_verify_says_that_all_is_well_or_what_is_not(path: str) -> None:
     assert treaty("verify", path).stdout == f"{path}: 2 leaves, 3.5 KiB of arrays, all as they were written\n"
-    assert json.loads(treaty("verify", "--json", path).stdout) == {"path": path, "leaves": 2, "nbytes": 3600}
+    found = json.loads(treaty("verify", "--json", path).stdout)
+    assert found == {"path": path, "leaves": 2, "nbytes": 3600, "is_checked": True}
     (small,) = Path(path).glob("data-*/small-0.msgpack")
     small.write_bytes(small.read_bytes()[:-1] + b"?")
     done = treaty("verify", path)

@@ -20,7 +20,7 @@ def verify(path: AnyPath, *, progress: bool | None = None) -> Verified:
     """Read a checkpoint in full. What is damaged gives a CorruptCheckpointError, by leaf.
 
     Directories of Treaty have a checksum for every byte. Other formats have fewer, or none: of those it is known
-    afterwards that every array can be read.
+    afterwards that every array can be read, and `is_checked` is False.
     """
 
     def use(format: Format, place: str, known: Known) -> Verified:

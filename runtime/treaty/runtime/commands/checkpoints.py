@@ -40,9 +40,11 @@ def verify(path: str, as_json: bool) -> None:
 
     found = verify_checkpoint(path)
     if as_json:
-        say(json.dumps({"path": found.path, "leaves": found.leaves, "nbytes": found.nbytes}))
+        said = {"path": found.path, "leaves": found.leaves, "nbytes": found.nbytes, "is_checked": found.is_checked}
+        say(json.dumps(said))
     else:
-        say(f"{found.path}: {found.leaves} leaves, {_size(found.nbytes)} of arrays, all as they were written")
+        how = "all as they were written" if found.is_checked else "all can be read"  # of no checksum, no more is known
+        say(f"{found.path}: {found.leaves} leaves, {_size(found.nbytes)} of arrays, {how}")
 
 
 @click.command()

@@ -44,4 +44,4 @@ def _verify(place: Place, manifest: Manifest, progress: bool | None) -> Verified
             problems += map(str, explain(manifest.schema, nest(tree)))
     if problems:
         raise corrupt(place, problems)
-    return Verified(place.where, len(manifest.leaves), total)
+    return Verified(place.where, len(manifest.leaves), total, is_checked=True)

@@ -64,3 +64,4 @@ class Verified(NamedTuple):
     path: str
     leaves: int
     nbytes: int
+    is_checked: bool = False  # whether every byte has a checksum; else it is known that all can be read
