@@ -4,10 +4,12 @@ Each test here is a way in which the shortcut could hand out a wrong array; the 
 test_msgpack_agreement.py.
 """
 
+import dataclasses
 import enum
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
+from unittest.mock import Mock
 
 import attrs
 import flax.serialization
@@ -29,11 +31,11 @@ from treaty.runtime import (
     to_bytes,
     to_state_dict,
 )
-from treaty.runtime.formats.msgpack import pack
+from treaty.runtime._state import alike
+from treaty.runtime.formats.msgpack import instances, pack, runs
 from treaty.runtime.formats.msgpack.decode import decode
 from treaty.runtime.formats.msgpack.instances import join_pieces
-from treaty.runtime.formats.msgpack.runs import Runs
-from treaty.schema import TreatyError, field, state
+from treaty.schema import Fields, TreatyError, field, state
 
 MANY = 50  # enough for every shortcut
 HostArray = np.ndarray[Any, np.dtype[Any]]
@@ -150,7 +152,99 @@ class Everything:
     after: list[Linear]
 
 
-for cls in (Stack, Arrays, Devices, Keys, Rising, RisingByName, Positives, CountedAll, Choices, Grid, Everything):
+class Refused(Exception):
+    """What only the user's own code raises."""
+
+
+def _refuse_falling(_: object, __: object, knots: Any) -> None:
+    values = [knots[key] for key in knots] if isinstance(knots, dict) else list(knots)
+    if any(float(a) >= float(b) for a, b in pairwise(values)):
+        raise Refused("they fall")
+
+
+@state
+class OwnError:
+    knots: list[Float32[np.ndarray, ""]] = attrs.field(validator=_refuse_falling)
+
+
+@state
+class OwnErrorByName:
+    knots: dict[str, Float32[np.ndarray, ""]] = attrs.field(validator=_refuse_falling)
+
+
+@state
+class OwnErrorUntyped:
+    knots: Any = attrs.field(validator=_refuse_falling)
+
+
+@state
+class OwnErrors:
+    before: list[OwnErrorByName]
+    knots: list[Float32[np.ndarray, ""]]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Foreign:
+    knots: Any
+
+    def __post_init__(self) -> None:
+        _refuse_falling(self, None, self.knots)
+
+
+@state
+class HoldsForeign:
+    foreign: Annotated[Foreign, Fields(knots=list[Float32[np.ndarray, ""]])]
+
+
+@state
+class Containers:
+    maybe: list[Linear | None]
+    nested: list[list[Float32[np.ndarray, "a"]]]
+    by_name: dict[str, Linear]
+    by_number: dict[int, Linear]
+    untyped: Any
+
+
+class Twins(enum.Enum):
+    ONE = 1
+    OTHER = 2
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Twins)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@state
+class Twin:
+    value: Float32[np.ndarray, ""]
+    which: Twins
+
+
+@state
+class AllTwins:
+    items: list[Twin]
+
+
+OWN = (OwnError, OwnErrorByName, OwnErrorUntyped, OwnErrors, HoldsForeign)
+for cls in (
+    *OWN,
+    Containers,
+    AllTwins,
+    Stack,
+    Arrays,
+    Devices,
+    Keys,
+    Rising,
+    RisingByName,
+    Positives,
+    CountedAll,
+    Choices,
+    Grid,
+    Everything,
+):
     load(cls)
 
 
@@ -328,9 +422,9 @@ def test_an_array_in_many_parts_beside_sequences() -> None:
     data = pack(to_state_dict(obj), chunk_bytes=64)
     for _ in range(MANY):  # a freed dict's id comes back sooner or later
         same(from_bytes(Everything, data, into="numpy"), obj)
-    runs: Runs = {}
-    same(decode(data, runs)["whole"], whole)
-    assert len(runs) == 1
+    found: runs.Runs = {}
+    same(decode(data, found)["whole"], whole)
+    assert len(found) == 1
 
 
 def test_validators_see_the_items_themselves() -> None:
@@ -425,3 +519,89 @@ def test_keys_that_hash_alike_are_no_keys() -> None:
     data = b"\xdf" + (200_000).to_bytes(4, "big") + b"".join(msgpack.packb(one) + b"\xc0" for one in numbers)
     with pytest.raises(CorruptCheckpointError, match=r"^expected a key, got a complex at byte 5"):
         decode(data)
+
+
+def scalars(*values: float) -> list[HostArray]:
+    return [np.array(value, np.float32) for value in values]
+
+
+def containers() -> Containers:
+    arrays = {str(i): vector(i) for i in range(MANY)}
+    return Containers(
+        maybe=list(LAYERS),
+        nested=[[vector(i + j) for j in range(9)] for i in range(9)],
+        by_name={str(i): one for i, one in enumerate(LAYERS)},
+        by_number=dict(enumerate(LAYERS)),
+        untyped={"deep": {"arrays": arrays, "scalars": {str(i): i for i in range(MANY)}}, "list": arrays},
+    )
+
+
+@pytest.mark.parametrize(
+    "obj", [Stack(layers=LAYERS), Everything(whole=vector(1), items=LAYERS, after=LAYERS[::-1]), containers()], ids=type
+)
+def test_the_shortcut_is_taken(obj: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Or it could be lost without a trace."""
+    data = plain_bytes(obj)
+    expected = plain_object(type(obj), data)
+    monkeypatch.setattr(instances, "_plain", None)
+    decoded = Mock(side_effect=decode)
+    monkeypatch.setattr(instances, "decode", decoded)
+
+    assert to_bytes(obj) == data
+    save(tmp_path / "x.msgpack", obj)
+    same(from_bytes(type(obj), data, into="numpy"), expected)
+
+    assert (tmp_path / "x.msgpack").read_bytes() == data
+    assert decoded.call_count == 1
+
+
+def own_state(cls: type, values: list[HostArray]) -> dict[str, Any]:
+    knots = {"knots": dict(zip(map(str, range(MANY)), values, strict=True))}
+    if cls is OwnErrors:
+        return {"before": dict.fromkeys(map(str, range(9)), knots), **knots}
+    return {"foreign": knots} if cls is HoldsForeign else knots
+
+
+@pytest.mark.parametrize("cls", OWN)
+def test_users_own_errors_are_those_of_their_data(cls: type, tmp_path: Any) -> None:
+    """Their code never sees one item in the place of others, so what it raises, whatever that is, is meant."""
+    rising: Any = from_bytes(cls, pack(own_state(cls, scalars(*range(MANY)))), into="numpy")
+    holds(cls, rising)
+    with pytest.raises(Refused, match="they fall"):
+        from_bytes(cls, pack(own_state(cls, scalars(*range(MANY, 0, -1)))), into="numpy")
+    with pytest.raises(Refused, match="they fall"):
+        to_bytes(negated(rising))
+    with pytest.raises(Refused, match="they fall"):
+        save(tmp_path / "x.msgpack", negated(rising))
+
+
+@pytest.mark.parametrize("error", [MemoryError, RecursionError, KeyboardInterrupt, SystemExit])
+def test_what_is_no_matter_of_alike_items_is_not_tried_again(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    def fail(*_: object) -> Any:
+        raise error
+
+    obj = Stack(layers=LAYERS)
+    data = to_bytes(obj)
+    for name in ("columns_of", "repeat_like"):
+        monkeypatch.setattr(alike, name, fail)
+    with pytest.raises(error):
+        to_bytes(obj)
+    with pytest.raises(error):
+        save(tmp_path / "x.msgpack", obj)
+    with pytest.raises(error):
+        from_bytes(Stack, data, into="numpy")
+
+
+def test_members_that_call_themselves_equal_are_two() -> None:
+    twins = [Twin(value=np.array(i, np.float32), which=Twins.OTHER if i == 7 else Twins.ONE) for i in range(MANY)]
+    which = [one.which for one in from_bytes(AllTwins, to_bytes(AllTwins(items=twins)), into="numpy").items]
+    assert [one is Twins.OTHER for one in which] == [i == 7 for i in range(MANY)]
+
+
+def test_arrays_that_are_gone_are_told_as_without_the_shortcut() -> None:
+    items = tuple(jnp.full(3, i, np.float32) for i in range(MANY))
+    items[7].delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        to_bytes(Devices(items=items))

@@ -5,7 +5,7 @@ Checks raise `Mismatch` without a message: the caller then runs `explain` over t
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_origin, overload
 
 import attrs
@@ -232,7 +232,7 @@ def entries(state: Mapping[str, _T], length: int | None = None) -> Mapping[str, 
     for key in state:
         if type(key) is not str:
             raise Mismatch
-    return state
+    return alike.entries_of(state)
 
 
 def int_entries(state: Mapping[str, _T], length: int | None = None) -> dict[int, _T]:
@@ -311,8 +311,14 @@ def attribute(obj: object, name: str) -> Any:
 
 def construct(cls: Callable[..., _T], /, **values: object) -> _T:
     """An instance of a class that another library owns."""
-    made: _T = instances.foreign_constructor(cls)(**values)
+    made: _T = _foreign_constructor(cls)(**values)
     return made
+
+
+@cache
+def _foreign_constructor(cls: Callable[..., Any]) -> Callable[..., Any]:
+    make = instances.foreign_constructor(cls)
+    return alike.whole(make) if instances.runs_own_code(cls) else make
 
 
 def blank(cls: type[_T], /, **values: object) -> _T:

@@ -6,7 +6,7 @@ That is what makes 20,000 leaves cheap. Where items are not alike, nothing is lo
 
 import enum
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from itertools import repeat
 from typing import Any, Final, ParamSpec, TypeVar
@@ -16,6 +16,8 @@ import jax
 import numpy as np
 
 from treaty.runtime._state import instances
+from treaty.runtime._state.arrays import Mismatch
+from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -37,7 +39,22 @@ class Run:
 
 
 class NotAlike(Exception):
-    """Something else than the contents of arrays differs."""
+    """The shortcut gives up: something else than the contents of arrays differs, or may differ. The plain way is next."""
+
+
+# What generated code meets where one item stands for others, beside NotAlike. It says nothing of the data itself: that
+# is asked again, item by item. Users' own code never sees a stand-in, so no error of theirs is among these by mistake.
+_TRIPPED: Final = (Mismatch, TreatyError, TypeError, AttributeError, LookupError, ValueError, RuntimeError)
+
+
+def attempt(work: Callable[[], _T]) -> _T:
+    """The one entrance: what `work` gives by way of runs, or NotAlike. Nothing is swallowed that the plain way would not meet."""
+    try:
+        return work()
+    except RecursionError:  # a RuntimeError
+        raise
+    except _TRIPPED as error:
+        raise NotAlike from error
 
 
 def repeat_like(run: Run, first: Any = None) -> list[Any]:
@@ -103,8 +120,14 @@ def _gather(first: Any, many: Sequence[Any], columns: dict[int, list[Any]]) -> N
             raise NotAlike
         for key, value in first.items():
             _gather(value, list(map(operator.itemgetter(key), many)), columns)
-    elif not (kind in _SCALARS or isinstance(first, enum.Enum)) or not all(map(operator.eq, many, repeat(first))):
-        raise NotAlike
+    else:
+        same = operator.is_ if isinstance(first, enum.Enum) else operator.eq if kind in _SCALARS else _never
+        if not all(map(same, many, repeat(first))):
+            raise NotAlike
+
+
+def _never(one: object, other: object) -> bool:
+    return False
 
 
 def _add(first: Any, many: Sequence[Any], columns: dict[int, list[Any]]) -> None:
@@ -135,13 +158,29 @@ _known: ContextVar["_Known | None"] = ContextVar("_known", default=None)
 class _Known:
     runs: Mapping[int, Sequence[Run]]
     build: bool
-    read: set[int]  # the runs that were read as such
+    read: set[int]  # the runs of which all items were made
+
+    def spell(self, state: Mapping[str, Any]) -> list[Any]:
+        """The states of all items, of which some are in runs."""
+        self.read.add(id(state))
+        return spell(list(state.values()), self.runs[id(state)])
 
 
 class Items(list[_T]):
-    """The states of a sequence's items, some of them alike."""
+    """The states of a sequence's items, of each run only the first: `read_each` makes the others of what it read."""
 
-    state: int  # the id of the dict they are from
+    state: Mapping[str, Any]  # that they are from
+
+    def __iter__(self) -> Iterator[_T]:
+        known = _known.get()
+        return iter(known.spell(self.state)) if known is not None and known.build else super().__iter__()
+
+
+def spell(items: list[Any], runs: Sequence[Run]) -> list[Any]:
+    """The items with those of runs in their places."""
+    for run in runs:
+        items[run.start : run.start + run.count] = repeat_like(run)
+    return items
 
 
 def sketching(write: Callable[[], _T]) -> tuple[_T, dict[int, Run]]:
@@ -150,13 +189,18 @@ def sketching(write: Callable[[], _T]) -> tuple[_T, dict[int, Run]]:
     return _within(_sketch, runs, write), runs
 
 
-def knowing(runs: Mapping[int, Sequence[Run]], read: Callable[[], _T], *, build: bool = True) -> tuple[_T, set[int]]:
-    """What `read` gives, of alike items only the first being read; without `build` it stands in for the others too.
+def checking(runs: Mapping[int, Run], read: Callable[[], object]) -> None:
+    """Run a reader for its checks alone: the first of alike items stands for the others."""
+    _within(_known, _Known({state: [run] for state, run in runs.items()}, False, set()), read)
 
-    The set says which runs were read so: all others went through hands that do not know of runs.
-    """
-    known = _Known(runs, build, set())
-    return _within(_known, known, read), known.read
+
+def reading(runs: Mapping[int, Sequence[Run]], read: Callable[[], _T]) -> _T:
+    """What `read` gives, of alike items only the first being read; NotAlike if some run was never asked for."""
+    known = _Known(runs, True, set())
+    obj = _within(_known, known, read)
+    if known.read != runs.keys():
+        raise NotAlike
+    return obj
 
 
 def _within(variable: ContextVar[_V], value: _V, function: Callable[[], _T]) -> _T:
@@ -203,10 +247,13 @@ def items_of(state: Mapping[str, _T], keys: Sequence[str]) -> list[_T]:
     if known is None or id(state) not in known.runs:
         return [state[key] for key in keys[: len(state)]]
     run, keys = known.runs[id(state)][0], keys[: len(state)]
-    whole = run.count == len(state)
-    in_order = whole or list(state) == keys
-    items = Items([run.first] * run.count if whole else state.values() if in_order else [state[key] for key in keys])
-    items.state = id(state)
+    if run.count == len(state):
+        items = Items([run.first] * run.count)
+    elif list(state) == keys:
+        items = Items(state.values())
+    else:  # counted at first, and then not
+        return list(map(dict(zip(state, known.spell(state), strict=True)).__getitem__, keys))
+    items.state = state
     return items
 
 
@@ -215,9 +262,9 @@ def read_each(read: Callable[[Any], _T], items: list[Any]) -> list[_T]:
     known = _known.get()
     if type(items) is not Items or known is None:
         return list(map(read, items))
-    known.read.add(items.state)
+    known.read.add(id(items.state))
     done: list[_T] = []
-    for run in known.runs[items.state]:
+    for run in known.runs[id(items.state)]:
         done += map(read, items[len(done) : run.start])
         first = read(items[run.start])
         done += _others(read, run, first) if known.build else [first] * run.count
@@ -231,12 +278,28 @@ def _others(read: Callable[[Any], _T], run: Run, first: _T) -> list[_T]:
         return list(map(read, repeat_like(run)))
 
 
+def entries_of(state: Mapping[str, _T]) -> Mapping[str, _T]:
+    """A dict with all its items, for whoever does not know of runs."""
+    known = _known.get()
+    if known is None or not known.build or id(state) not in known.runs:
+        return state
+    return dict(zip(state, known.spell(state), strict=True))
+
+
+def spelled(state: Any) -> Any:
+    """A whole tree of them."""
+    known = _known.get()
+    if known is None or not known.runs or type(state) is not dict:
+        return state
+    return {key: spelled(value) for key, value in entries_of(state).items()}
+
+
 def whole(make: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The function, refusing to run while one item stands in for others: validators want to see them all."""
+    """A function of the user, which wants to see all items: not to be run while one stands for others."""
 
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         known = _known.get()
-        if known is not None and known.read and not known.build:
+        if known is not None and not known.build:
             raise NotAlike
         return make(*args, **kwargs)
 

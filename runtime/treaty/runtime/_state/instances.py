@@ -46,12 +46,18 @@ def _validated(obj: Any) -> Any:
     return obj
 
 
-@cache
 def foreign_constructor(cls: Any) -> Callable[..., Any]:
     """How a class of another library is made from its fields: by its `__init__`, where that was made from them too."""
     if attrs.has(cls):
         return constructor(cls)
     return partial(blank, cls) if dataclasses.is_dataclass(cls) and has_own_init(cls) else cls
+
+
+def runs_own_code(cls: Any) -> bool:
+    """Whether making a class of another library runs code that its fields do not say."""
+    if attrs.has(cls):
+        return does_more(cls)
+    return hasattr(cls, "__post_init__") or hasattr(cls, "__check_init__")  # of dataclasses, and of equinox
 
 
 def blank(cls: Any, /, **values: object) -> Any:

@@ -43,10 +43,12 @@ def _show_node(data: Any) -> str:
 
 def fill_untyped(schema: Schema, state: Any, template: Any, restore: Restore) -> Any:
     """The state dict with its untyped subtrees in the template's containers; the caller's dict stays as it was."""
+    return _Filler(schema, restore).cls(schema.root_class, state, template) if has_untyped(schema) else state
+
+
+def has_untyped(schema: Schema) -> bool:
     types = (type for cls in schema.classes for field in cls.fields for type in ir.every_type(field.type))
-    if not any(isinstance(type, ir.Untyped) for type in types):
-        return state
-    return _Filler(schema, restore).cls(schema.root_class, state, template)
+    return any(isinstance(type, ir.Untyped) for type in types)
 
 
 @frozen

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from treaty.runtime._state import alike
 from treaty.runtime._state.registry import codec_of_instance
 from treaty.schema import TreatyError
 from treaty.schema._declare import version_of
@@ -28,7 +29,7 @@ def write_untyped(value: Any) -> Any:
 
 def read_untyped(state: Any) -> Any:
     """Without a template the state-dict form is all that is known."""
-    return state
+    return alike.spelled(state)
 
 
 def like_template(template: Any, state: Any, restore: Restore) -> Any:

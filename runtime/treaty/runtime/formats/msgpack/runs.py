@@ -1,13 +1,14 @@
 """Alike entries of a map: read as one, with the data of their arrays as columns (see `_state.alike`)."""
 
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._state.alike import Run, repeat_like
-from treaty.runtime._state.numbering import index_block, index_places
+from treaty.runtime._state.alike import Run, repeat_like, spell
+from treaty.runtime._state.numbering import index_keys
 from treaty.runtime.formats.msgpack.arrays import MOST_AXES, ArrayReader, Damaged
 from treaty.runtime.formats.msgpack.encode import CHUNKED, HostArray
 
@@ -18,6 +19,7 @@ FEWEST_SPELLED: Final = 64  # the same, where keys do not count
 BEGINNING: Final = 16  # bytes by which a map of arrays is known: its first key, and the first array's size
 _MOST_ARRAYS, _MOST_MAPS, _MOST_BYTES = 64, 256, 4096  # that are remembered of maps
 _uint8 = np.dtype("uint8")
+ELSEWHERE: Final = object()  # in the place of an item that is in a run: whoever takes it for one trips over it
 
 
 @frozen
@@ -156,11 +158,13 @@ class RunReader(ArrayReader):
         index, first = len(state) - 1, next(reversed(state.values()))
         columns = {id(one): self.views(offset, body, blocks, one) for offset, one in body.arrays}
         run = Run(index, len(keys), first, columns, of=state)
-        if index or spelled:
-            state.update(zip(keys, repeat_like(run) if spelled else repeat(first), strict=False))
-        else:  # of a run only the first item is ever looked at
+        if spelled:
+            state.update(zip(keys, repeat_like(run), strict=True))
+        elif index:
+            state.update(zip(keys[1:], repeat(ELSEWHERE)))
+        else:
             state.clear()
-            state.update(index_places(len(keys)))
+            state.update(_places(len(keys)))
             state[keys[0]] = first
         if len(state) != index + len(keys):
             raise Damaged("expected each key once, got some again", blocks[0].at)
@@ -168,7 +172,7 @@ class RunReader(ArrayReader):
 
     def counted(self, body: _Body, block: _Block, index: int) -> list[str] | None:
         """The keys of a block, if they count on from `index`."""
-        expected, joined = index_block(index, block.rows)
+        expected, joined = _counted_keys(index, block.rows)
         if len(expected[0]) != block.width or len(expected[-1]) != block.width:
             return None  # "9", "10" would pass for "91" and "0…"
         column = self.column(block.at + 1, _stride(block, body), block.rows, np.dtype(f"V{block.width}"), ())
@@ -202,10 +206,20 @@ class RunReader(ArrayReader):
         found = self.runs.pop(id(state), None) if self.runs else None
         if found is None or not isinstance(state, dict):
             return state
-        values = list(state.values())
-        for run in found:
-            values[run.start : run.start + run.count] = repeat_like(run)
-        return dict(zip(state, values, strict=True))
+        return dict(zip(state, spell(list(state.values()), found), strict=True))
+
+
+@lru_cache(8)  # of one model, mostly
+def _counted_keys(start: int, count: int) -> tuple[list[str], bytes]:
+    """Keys from `start` on, never to be changed, and their texts joined."""
+    keys = index_keys(start + count)[start : start + count]
+    return keys, "".join(keys).encode()
+
+
+@lru_cache(8)
+def _places(count: int) -> dict[str, object]:
+    """A dict of so many keys, never to be changed: to copy it is quicker than to fill another."""
+    return dict.fromkeys(index_keys(count)[:count], ELSEWHERE)
 
 
 def _length(constant: tuple[int, bytes]) -> int:
