@@ -1,6 +1,7 @@
 """A map of arrays that is like one before is read as a copy of it. It must never show in what comes out."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import flax.serialization
 import msgpack
@@ -13,7 +14,7 @@ from tests.runtime.equality import same
 from treaty.runtime import CorruptCheckpointError
 from treaty.runtime._trees import MAX_DEPTH
 from treaty.runtime.formats.msgpack import pack
-from treaty.runtime.formats.msgpack.decode import decode
+from treaty.runtime.formats.msgpack.decode import _Decoder, decode
 from treaty.runtime.formats.msgpack.encode import CHUNKED
 
 Tree = dict[str, Any]
@@ -32,6 +33,16 @@ def test_named_layers_come_back_each_with_its_own_arrays() -> None:
     same(found, flax.serialization.msgpack_restore(pack(tree)))
     arrays = [array for one in found.values() for array in one.values()]
     assert len({array.ctypes.data for array in arrays}) == len(arrays)
+
+
+def test_a_layer_like_one_before_is_not_taken_apart_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the shortcut could be lost without a trace, as it once was."""
+    taken_apart = Mock(side_effect=_Decoder.entry, autospec=True)
+    monkeypatch.setattr(_Decoder, "entry", lambda *args: taken_apart(*args))
+
+    decode(pack({f"Dense_{i}": layer(i) for i in sorted(range(300), key=str)}))
+
+    assert taken_apart.call_count == 3  # the first layer and its two arrays
 
 
 OTHERS: dict[str, Any] = {

@@ -62,7 +62,7 @@ class RunReader(ArrayReader):
             return
         if not all(type(key) is str and value[key] is array[2] for key, array in zip(value, arrays, strict=True)):
             return
-        body = self.body(start, end, mark)
+        body = self.body(start + 1 + (code & 31), end, mark)
         if (
             body is None
             or not len(body.constants[0][1]) >= BEGINNING
