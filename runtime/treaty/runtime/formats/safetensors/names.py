@@ -66,28 +66,22 @@ def flatten(tree: Mapping[str, Any], ordered: Collection[_Path] | None = None) -
 
 def nest(tensors: Mapping[str, _Array], metadata: Mapping[str, str], schema: Schema | None) -> dict[str, Any]:
     """The state dict of tensors. Names without a note are split where the schema has keys, or else at each dot."""
-    tree = _Tree()
+    tree: dict[str, Any] = {}
     if NOTE not in metadata:
         splitter = None if schema is None or _splits_at_dots(schema) else _Splitter(schema)
-        tied = {**tensors, **_ties(tensors, metadata)}
-        if splitter is None:
-            tree.put_all(tied)
-            return tree.root
-        for name, array in tied.items():
-            insert(tree.root, splitter.path(name), array)
-        return tree.root
+        for name, array in {**tensors, **_ties(tensors, metadata)}.items():
+            insert(tree, name.split(".") if splitter is None else splitter.path(name), array)
+        return tree
     note = _read_note(metadata[NOTE])
     dtypes, paths = note.get("dtypes", {}), note.get("paths", {})
-    restored = {name: _restored(name, one, dtypes[name]) if name in dtypes else one for name, one in tensors.items()}
-    if not paths:
-        tree.put_all(restored)
-    for name, array in restored.items() if paths else ():
-        insert(tree.root, paths[name] if name in paths else name.split("."), array)
+    for name, array in tensors.items():
+        leaf = _restored(name, array, dtypes[name]) if name in dtypes else array
+        insert(tree, paths[name] if name in paths else name.split("."), leaf)
     for path, value in note.get("values", ()):
-        insert(tree.root, path, json_values.decode(value, path))
+        insert(tree, path, json_values.decode(value, path))
     if METADATA in dtypes:
-        exact.apply(tree.root, dtypes[METADATA], f"__metadata__.{NOTE}")
-    return tree.root
+        exact.apply(tree, dtypes[METADATA], f"__metadata__.{NOTE}")
+    return tree
 
 
 def stored_as(dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
@@ -139,34 +133,6 @@ def _restored(name: str, array: _Array, dtype: str) -> _Array:
         raise CorruptCheckpointError(f"expected bits of {dtype}, got {array.dtype}{list(array.shape)} at {name!r}")
     restored: _Array = array.reshape(-1).view(row.numpy).reshape(shape)
     return restored
-
-
-class _Tree:
-    """A state dict that grows by dotted names. Nodes are remembered, since siblings come one after the other."""
-
-    def __init__(self) -> None:
-        self.root: dict[str, Any] = {}
-        self.nodes: dict[str, dict[str, Any]] = {}
-
-    def put_all(self, tensors: Mapping[str, Any]) -> None:
-        nodes = self.nodes
-        for name, value in tensors.items():
-            above, _, key = name.rpartition(".")
-            node = nodes.get(above)
-            if node is None or key in node:
-                self.put(name, value)
-            else:
-                node[key] = value
-
-    def put(self, name: str, value: Any) -> None:
-        path = name.split(".")
-        insert(self.root, path, value)
-        above = name.rpartition(".")[0]
-        if above:  # nothing is above both "key" and ".key"
-            node = self.root
-            for key in path[:-1]:
-                node = node[key]
-            self.nodes[above] = node
 
 
 def _splits_at_dots(schema: Schema) -> bool:
