@@ -58,8 +58,8 @@ def run(code: str) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    [PREPARE + ALONE + TOGETHER, "import flax.serialization\n" + PREPARE + TOGETHER],
-    ids=["flax after treaty", "flax before treaty"],
+    [PREPARE + ALONE, PREPARE + ALONE + TOGETHER, "import flax.serialization\n" + PREPARE + TOGETHER],
+    ids=["no flax", "flax after treaty", "flax before treaty"],
 )
 def test_either_order(code: str) -> None:
     run(code)
