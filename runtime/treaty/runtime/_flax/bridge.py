@@ -1,6 +1,7 @@
 """Flax's own registry, reached only if the program imports Flax, so that each type is registered once for both.
 
-What is registered here is told to Flax when Flax is imported, be that before or after.
+What is registered here is told to Flax when Flax is imported, be that before or after. To import it here would cost every program
+0.2 s after JAX (`python -X importtime -c "import jax, flax.serialization"`), and make Flax a dependency.
 """
 
 import importlib.abc

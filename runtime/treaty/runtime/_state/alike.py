@@ -30,13 +30,13 @@ _SCALARS: Final = (int, bool, str, bytes, type(None))
 
 @attrs.frozen(eq=False)
 class Run:
-    """Items `start` to `start + count` of a sequence: the first, and per array in it the arrays of all."""
+    """Items `start` to `start + count` of a sequence: the first, and for each array in it those of all items in its place."""
 
     start: int
     count: int
     first: Any
     columns: Mapping[int, list[Any]]  # by id of the array in `first`
-    of: Any  # the dict of the sequence: runs are known by its id, which must stay its own
+    of: Any  # the dict of the sequence. Runs are looked up by its id: while it is kept, no other dict can have that
 
 
 class NotAlike(Exception):
@@ -185,7 +185,7 @@ def spell(items: list[Any], runs: Sequence[Run]) -> list[Any]:
 
 
 def sketching(write: Callable[[], _T]) -> tuple[_T, dict[int, Run]]:
-    """What `write` gives, with sequences of alike items written once; the dict says which, by the id of their state."""
+    """What `write` gives, with only the first of alike items written; and the runs, by the id of the sequence's dict."""
     runs: dict[int, Run] = {}
     return _within(_sketch, runs, write), runs
 
@@ -205,7 +205,7 @@ def reading(runs: Mapping[int, Sequence[Run]], read: Callable[[], _T]) -> _T:
 
 
 def _within(variable: ContextVar[_V], value: _V, function: Callable[[], _T]) -> _T:
-    """Call with a variable set, in a context of its own: Ctrl-C could come before a `finally` sets it back."""
+    """Call with a variable set, in a context of its own: a Ctrl-C before a `finally` would leave it set."""
     context = copy_context()
     context.run(variable.set, value)
     return context.run(function)
@@ -288,7 +288,7 @@ def entries_of(state: Mapping[str, _T]) -> Mapping[str, _T]:
 
 
 def spelled(state: Any) -> Any:
-    """A whole tree of them."""
+    """A subtree without declared types, all of whose dicts have all their items."""
     known = _known.get()
     if known is None or not known.runs or type(state) is not dict:
         return state

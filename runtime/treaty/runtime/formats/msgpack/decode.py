@@ -102,7 +102,8 @@ class _Decoder(RunReader):
         self.enter(count, 2, at, depth)
         state: dict[Any, Any] = {}
         found: list[Run] = []
-        # How many entries to let pass without looking for alike ones, which would look all over the file.
+        # How many entries to read before looking for alike ones again: to look in vain costs time, and in a file that is
+        # mapped it would bring all pages into memory.
         patience, most = (count, count) if self.lazy else (0, 4)
         while len(state) < count:
             start, mark, before = at, len(self.arrays), len(state)

@@ -29,7 +29,7 @@ ELSEWHERE: Final = object()  # in the place of an item that is in a run: whoever
 
 @frozen
 class _Body:
-    """What follows the key of an entry: its length, the bytes that alike entries share, and where the data of arrays is."""
+    """The bytes after the key of an entry: how many, those that alike entries share, and the arrays by where their data is."""
 
     size: int
     constants: tuple[tuple[int, bytes], ...]
@@ -59,7 +59,7 @@ class RunReader(ArrayReader):
         self.maps: dict[bytes, _Map] = {}  # that were read, by how they begin
 
     def remember(self, state: dict[Any, Any], start: int, end: int, mark: int) -> None:
-        """Keep the form of the last entry, if it is a small map of arrays, so that others like it need not be taken apart."""
+        """Keep the form of the last entry, if it is a small map of arrays: `copies` reads others like it without parsing them."""
         arrays, code, value = self.arrays[mark:], self.byte(start), next(reversed(state.values()))
         if type(value) is not dict or not 0xA0 <= code < 0xC0:
             return
@@ -82,7 +82,8 @@ class RunReader(ArrayReader):
     def alike(self, state: dict[Any, Any], start: int, end: int, mark: int, count: int) -> tuple[int, int, list[Run]]:
         """Read on while entries are like the last one, at start:end, but for the key's text and the data of arrays.
 
-        How many there are with that one, where they end, and the run that they are. Few of them are not worth one.
+        Returns how many there are with that one, where they end, and a list with their run, empty where they are few or
+        were entered into the dict one by one.
         """
         code, index = self.byte(start), len(state) - 1
         body = self.body(start + 1 + (code & 31), end, mark) if 0xA0 < code < 0xC0 else None
@@ -129,7 +130,7 @@ class RunReader(ArrayReader):
         return _Body(end - start, tuple(constants), tuple((a - start, one) for a, _, one in arrays if one is not None))
 
     def rows(self, body: _Body, at: int, width: int, most: int, known: int) -> int:
-        """How many entries from `at` on have this body and keys of this width; of so many it is known."""
+        """How many entries from `at` on have this body and keys of this width; the first `known` are not looked at."""
         stride, inner = 1 + width + body.size, at + 1 + width
         limit = min(most, (self.size - at) // stride)
         next_one = inner + known * stride
@@ -185,14 +186,14 @@ class RunReader(ArrayReader):
         return [self.text(start, block.width)[0] for start in starts[: block.rows]]
 
     def column(self, at: int, stride: int, rows: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> HostArray:
-        """The arrays that begin a stride from each other, as one."""
+        """Arrays of one shape whose data begins `stride` bytes after that of the one before, as rows of one array."""
         strides = [dtype.itemsize]
         for length in reversed(shape[1:]):
             strides.insert(0, strides[0] * length)
         return np.ndarray((rows, *shape), dtype, self.view, at, (stride, *strides[: len(shape)]))
 
     def views(self, offset: int, body: _Body, blocks: list[_Block], first: Any) -> list[HostArray]:
-        if not first.size:  # its other lengths times the rows could be over numpy's limit
+        if not first.size:  # beside the 0, its other lengths times the rows could be over numpy's limit
             return [first] * sum(block.rows for block in blocks)
         found: list[HostArray] = []
         for block in blocks:
