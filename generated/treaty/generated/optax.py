@@ -73,7 +73,7 @@ def adam_state_read(
     put: _codec.Put,
 ) -> _optax.AdamState[object]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return adam_state_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -117,7 +117,7 @@ def mixed_adam_state_read(
     put: _codec.Put,
 ) -> _optax.MixedAdamState[object, object]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return mixed_adam_state_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -161,7 +161,7 @@ def amsgrad_state_read(
     put: _codec.Put,
 ) -> _optax.AmsgradState[object]:
     if type(state) is not dict or len(state) != 4:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return amsgrad_state_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -204,7 +204,7 @@ def belief_state_read(
     put: _codec.Put,
 ) -> _optax.BeliefState[object]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return belief_state_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -242,7 +242,7 @@ def lion_state_read(
     put: _codec.Put,
 ) -> _optax.LionState[object]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return lion_state_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -277,7 +277,7 @@ def rms_state_read(
     put: _codec.Put,
 ) -> _optax.RmsState[object]:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return rms_state_new(
         nu=_codec.read_untyped(state["nu"]),
     )
@@ -309,7 +309,7 @@ def rss_state_read(
     put: _codec.Put,
 ) -> _optax.RssState[object]:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return rss_state_new(
         sum_of_squares=_codec.read_untyped(state["sum_of_squares"]),
     )
@@ -343,7 +343,7 @@ def trace_state_read(
     put: _codec.Put,
 ) -> _optax.TraceState[object]:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return trace_state_new(
         trace=_codec.read_untyped(state["trace"]),
     )
@@ -379,7 +379,7 @@ def ema_state_read(
     put: _codec.Put,
 ) -> _optax.EmaState[object]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return ema_state_new(
         count=put(state["count"], _int32, ()),
         ema=_codec.read_untyped(state["ema"]),
@@ -422,7 +422,7 @@ def factored_state_read(
     put: _codec.Put,
 ) -> _optax.FactoredState[object, object, object]:
     if type(state) is not dict or len(state) != 4:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return factored_state_new(
         count=put(state["count"], _int32, ()),
         v_row=_codec.read_untyped(state["v_row"]),
@@ -461,7 +461,7 @@ def schedule_state_read(
     put: _codec.Put,
 ) -> _optax.ScheduleState:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return schedule_state_new(
         count=put(state["count"], _int32, ()),
     )
@@ -506,7 +506,7 @@ def weight_decay_schedule_state_read(
     put: _codec.Put,
 ) -> _optax.WeightDecayScheduleState:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return weight_decay_schedule_state_new(
         count=put(state["count"], _int32, ()),
     )
@@ -549,7 +549,7 @@ def zero_nans_state_read(
     put: _codec.Put,
 ) -> _optax.ZeroNansState[object]:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return zero_nans_state_new(
         found_nan=_codec.read_untyped(state["found_nan"]),
     )
@@ -593,7 +593,7 @@ def apply_if_finite_state_read(
     put: _codec.Put,
 ) -> _optax.ApplyIfFiniteState[object]:
     if type(state) is not dict or len(state) != 4:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return apply_if_finite_state_new(
         notfinite_count=put(state["notfinite_count"], _int32, ()),
         last_finite=put(state["last_finite"], _bool, ()),
@@ -642,7 +642,7 @@ def multi_steps_state_read(
     put: _codec.Put,
 ) -> _optax.MultiStepsState[object, object, object]:
     if type(state) is not dict or len(state) != 5:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return multi_steps_state_new(
         mini_step=put(state["mini_step"], _int32, ()),
         gradient_step=put(state["gradient_step"], _int32, ()),
@@ -713,7 +713,7 @@ def masked_state_read(
     put: _codec.Put,
 ) -> _optax.MaskedState[object]:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return masked_state_new(
         inner_state=_codec.read_untyped(state["inner_state"]),
     )
@@ -749,7 +749,7 @@ def partition_state_read(
     put: _codec.Put,
 ) -> _optax.PartitionState[object]:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return partition_state_new(
         inner_states=_codec.read_untyped(state["inner_states"]),
     )
@@ -785,7 +785,7 @@ def wrapped_schedule_state_read(
     put: _codec.Put,
 ) -> _optax.WrappedScheduleState:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return wrapped_schedule_state_new(
         count=put(state["count"], _int32, ()),
     )
@@ -836,7 +836,7 @@ def inject_stateful_hyperparams_state_read(
     put: _codec.Put,
 ) -> _optax.InjectStatefulHyperparamsState[object, object, object]:
     if type(state) is not dict or len(state) != 4:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return inject_stateful_hyperparams_state_new(
         count=put(state["count"], _int32, ()),
         hyperparams=_codec.read_untyped(state["hyperparams"]),
@@ -879,7 +879,7 @@ def adam_state_untyped_read(
     put: _codec.Put,
 ) -> _optax.AdamState[object]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return adam_state_untyped_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -919,7 +919,7 @@ def adam_read(
     put: _codec.Put,
 ) -> _optax.Adam[object, object]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return adam_new(
         adam=adam_state_untyped_read(state["0"], put),
         learning_rate=_codec.read_untyped(state["1"]),
@@ -958,7 +958,7 @@ def adam_w_read(
     put: _codec.Put,
 ) -> _optax.AdamW[object, object]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return adam_w_new(
         adam=adam_state_untyped_read(state["0"], put),
         weight_decay=empty_state_read(state["1"], put),
@@ -996,7 +996,7 @@ def lion_state_untyped_read(
     put: _codec.Put,
 ) -> _optax.LionState[object]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return lion_state_untyped_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -1037,7 +1037,7 @@ def lion_read(
     put: _codec.Put,
 ) -> _optax.Lion[object, object]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return lion_new(
         lion=lion_state_untyped_read(state["0"], put),
         weight_decay=empty_state_read(state["1"], put),
@@ -1072,7 +1072,7 @@ sgd_new = _codec.constructor(_optax.Sgd[object, object])
 
 def sgd_read(state: SgdState, put: _codec.Put) -> _optax.Sgd[object, object]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return sgd_new(
         momentum=_codec.read_untyped(state["0"]),
         learning_rate=_codec.read_untyped(state["1"]),

@@ -41,7 +41,7 @@ def norm_read(
     d_model: int | None = None,
 ) -> _transformer.Norm:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_model is None:
         d_model = state["scale"].shape[0]
     return norm_new(
@@ -96,7 +96,7 @@ def attention_read(
     n_kv_heads: int | None = None,
 ) -> _transformer.Attention:
     if type(state) is not dict or len(state) != 4:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_model is None:
         d_model = state["query"].shape[0]
     if n_heads is None:
@@ -176,7 +176,7 @@ def mlp_read(
     d_ff: int | None = None,
 ) -> _transformer.Mlp:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_model is None:
         d_model = state["gate"].shape[0]
     if d_ff is None:
@@ -239,7 +239,7 @@ def block_read(
     d_ff: int | None = None,
 ) -> _transformer.Block:
     if type(state) is not dict or len(state) != 4:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_model is None:
         d_model = state["attention_norm"]["scale"].shape[0]
     if n_heads is None:
@@ -372,7 +372,7 @@ def params_read(
     d_ff: int | None = None,
 ) -> _transformer.Params:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if vocab is None:
         vocab = state["embedding"].shape[0]
     if d_model is None:
@@ -538,7 +538,7 @@ def adam_state_params_read(
     d_ff: int | None = None,
 ) -> _optax.AdamState[_transformer.Params]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if vocab is None:
         vocab = state["mu"]["embedding"].shape[0]
     if d_model is None:
@@ -714,7 +714,7 @@ def adam_w_params_schedule_state_read(
     d_ff: int | None = None,
 ) -> _optax.AdamW[_transformer.Params, _optax.ScheduleState]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if vocab is None:
         vocab = state["0"]["mu"]["embedding"].shape[0]
     if d_model is None:
@@ -872,7 +872,7 @@ def train_state_read(
     d_ff: int | None = None,
 ) -> _transformer.TrainState:
     if type(state) is not dict or len(state) != 4:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if vocab is None:
         vocab = state["params"]["embedding"].shape[0]
     if d_model is None:

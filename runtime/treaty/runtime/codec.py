@@ -1,6 +1,6 @@
 """What generated modules are written against: registration, and the check of one value each.
 
-Checks raise `Mismatch` without a message: the caller then runs `explain` over the whole state dict.
+Checks raise `Misfit` without a message: the caller then runs `explain` over the whole state dict.
 """
 
 import enum
@@ -27,7 +27,7 @@ from treaty.runtime._state.arrays import Array4 as Array4
 from treaty.runtime._state.arrays import Array5 as Array5
 from treaty.runtime._state.arrays import ArrayN as ArrayN
 from treaty.runtime._state.arrays import KeyState as KeyState
-from treaty.runtime._state.arrays import Mismatch as Mismatch
+from treaty.runtime._state.arrays import Misfit as Misfit
 from treaty.runtime._state.arrays import Put as Put
 from treaty.runtime._state.arrays import host as host
 from treaty.runtime._state.arrays import key_dtype
@@ -210,13 +210,13 @@ def member_name(value: _E, cls: type[_E]) -> str:
 def empty(state: object) -> None:
     """Check the state of something without fields."""
     if type(state) is not dict or state:
-        raise Mismatch
+        raise Misfit
 
 
 def items(state: Mapping[str, _T], length: int | None = None) -> list[_T]:
     """The items of a sequence in order."""
     if type(state) is not dict or (length is not None and len(state) != length):
-        raise Mismatch
+        raise Misfit
     return alike.items_of(state, index_keys(len(state)))
 
 
@@ -228,10 +228,10 @@ def each(read: Callable[Concatenate[_T, _P], _R], items: list[_T], /, *args: _P.
 def entries(state: Mapping[str, _T], length: int | None = None) -> Mapping[str, _T]:
     """The entries of a dict with str keys."""
     if type(state) is not dict or (length is not None and len(state) != length):
-        raise Mismatch
+        raise Misfit
     for key in state:
         if type(key) is not str:
-            raise Mismatch
+            raise Misfit
     return alike.entries_of(state)
 
 
@@ -242,9 +242,9 @@ def int_entries(state: Mapping[str, _T], length: int | None = None) -> dict[int,
         try:
             number = int(key)
         except ValueError:
-            raise Mismatch from None
+            raise Misfit from None
         if str(number) != key:
-            raise Mismatch
+            raise Misfit
         values[number] = value
     return values
 
@@ -259,27 +259,27 @@ def maybe(
 def solve(size: int, a: int, b: int) -> int:
     """The dim in size = a*dim + b."""
     if size < b:
-        raise Mismatch
+        raise Misfit
     return (size - b) // a
 
 
 def defined(given: int | None, size: _N) -> _N:
     """A dim that a label defines (`d_ff=4*d_model`): a value from outside must agree."""
     if given is not None and size is not None and given != size:
-        raise Mismatch
+        raise Misfit
     return size
 
 
 def numpy_scalar(value: object, cls: type[_S]) -> _S:
     if type(value) is not cls:
-        raise Mismatch
+        raise Misfit
     return value
 
 
 def member(value: object, cls: type[_E]) -> _E:
     """An enum member by its stored name."""
     if type(value) is not str or value not in cls.__members__:
-        raise Mismatch
+        raise Misfit
     return cls.__members__[value]
 
 

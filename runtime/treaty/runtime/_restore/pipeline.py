@@ -8,6 +8,7 @@ from typing import Any
 
 from treaty.runtime._devices.shardings import placement
 from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.progress import progress_bar
 from treaty.runtime._restore.casts import fit_dtypes
 from treaty.runtime._restore.fit import fit
@@ -16,7 +17,6 @@ from treaty.runtime._restore.read import read_arrays
 from treaty.runtime._restore.resolve import resolve
 from treaty.runtime._restore.select import select
 from treaty.runtime._restore.source import Source
-from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._state.registry import Codec, codec_of, is_class
 from treaty.runtime._state.state_dict import from_state_dict
 from treaty.runtime._trees import Path, flatten, is_stored_array, nest

@@ -7,11 +7,11 @@ import numpy as np
 
 from treaty.runtime._devices.placement import Room, Target, fill_room, make_room, nbytes_needed, place
 from treaty.runtime._lazy import Job, LazyArray, SharedArray
+from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import Workers
 from treaty.runtime._restore.options import Options
 from treaty.runtime._state.declared import Declared
-from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._trees import Path
 from treaty.schema import ir
 from treaty.schema.dtypes import BY_NAME

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from treaty.runtime._state import instances
-from treaty.runtime._state.arrays import Mismatch
+from treaty.runtime._state.arrays import Misfit
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ class NotAlike(Exception):
 
 # What generated code meets where one item stands for others, beside NotAlike. It says nothing of the data itself: that
 # is asked again, item by item. Users' own code never sees a stand-in, so no error of theirs is among these by mistake.
-_TRIPPED: Final = (Mismatch, TreatyError, TypeError, AttributeError, LookupError, ValueError, RuntimeError)
+_TRIPPED: Final = (Misfit, TreatyError, TypeError, AttributeError, LookupError, ValueError, RuntimeError)
 
 
 def attempt(work: Callable[[], _T]) -> _T:

@@ -29,7 +29,7 @@ _ndarray = np.ndarray
 _Masked = np.ma.MaskedArray
 
 
-class Mismatch(Exception):
+class Misfit(Exception):
     """Generated code met something wrong; `explain` says what."""
 
 
@@ -80,11 +80,11 @@ def host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> "np.nda
     if type(leaf) is _ndarray and leaf.shape == shape and leaf.dtype is dtype:
         return leaf  # what most leaves are, without a call
     if not _checked(leaf, dtype, shape):
-        raise Mismatch
+        raise Misfit
     if type(leaf) is np.ndarray:
         return leaf
     if not is_array(leaf):
-        raise Mismatch
+        raise Misfit
     if isinstance(leaf, (jax.ShapeDtypeStruct, jax.core.Tracer)):
         return cast("np.ndarray[Any, np.dtype[Any]]", leaf)
     return np.asarray(leaf)
@@ -98,7 +98,7 @@ def keep_on_host(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) ->
 def check(leaf: Leaf, dtype: _DType, shape: tuple[int | None, ...], /) -> jax.Array:
     """The `Put` that only looks, before something is stored."""
     if not _checked(leaf, dtype, shape) or not is_array(leaf):
-        raise Mismatch
+        raise Misfit
     return cast(jax.Array, leaf)
 
 
@@ -113,7 +113,7 @@ def collect(pending: list[Any]) -> Put:
             if aval.shape == shape and (aval.dtype is dtype or aval.dtype == dtype):
                 return leaf
         if not _checked(leaf, dtype, shape):
-            raise Mismatch
+            raise Misfit
         return _first_sight(leaf, pending)
 
     return cast(Put, put)
@@ -129,7 +129,7 @@ def _first_sight(leaf: Any, pending: list[Any]) -> Any:
     if isinstance(leaf, (np.ndarray, np.generic)) and not isinstance(leaf, _Masked):
         pending.append(leaf)
     elif not is_array(leaf):
-        raise Mismatch
+        raise Misfit
     elif _array_type is None and not isinstance(leaf, (jax.ShapeDtypeStruct, jax.core.Tracer)):
         _array_type = type(leaf)
     return leaf
@@ -170,7 +170,7 @@ def refuse_narrowing(dtype: _DType) -> None:
 def write_key(key: jax.Array) -> KeyState:
     """A typed PRNG key as its implementation's name and its words; words alone would come back as a key."""
     if not is_key(key):
-        raise Mismatch
+        raise Misfit
     is_abstract = isinstance(key, jax.ShapeDtypeStruct)
     data = jax.eval_shape(jax.random.key_data, key) if is_abstract else jax.random.key_data(key)
     return {"impl": str(_impl_of(key)), "data": data}
@@ -178,10 +178,10 @@ def write_key(key: jax.Array) -> KeyState:
 
 def read_key(state: KeyState, put: Put, shape: tuple[int | None, ...], impl: str | None = None) -> jax.Array:
     if type(state) is not dict or len(state) != 2:
-        raise Mismatch
+        raise Misfit
     found = state["impl"]
     if type(found) is not str or found not in KEY_IMPLS or (impl is not None and found != impl):
-        raise Mismatch
+        raise Misfit
     data = put(state["data"], _uint32, (*shape, KEY_IMPLS[found]))
     if isinstance(data, jax.ShapeDtypeStruct):
         wrapped: Any = jax.eval_shape(_wrap(found), data)

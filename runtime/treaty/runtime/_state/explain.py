@@ -11,8 +11,7 @@ import numpy as np
 from attrs import frozen
 
 from treaty.runtime._errors import Mismatch, Path
-from treaty.runtime._state.arrays import Mismatch as Failed
-from treaty.runtime._state.arrays import is_array
+from treaty.runtime._state.arrays import Misfit, is_array
 from treaty.runtime._state.scalars import CHECKS, same_static
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Dim, Int, definition_order, evaluate, names
@@ -313,7 +312,7 @@ def _kind(value: Any) -> str:
 def _passes(scalar: str, value: object) -> bool:
     try:
         CHECKS[scalar](value)
-    except Failed:
+    except Misfit:
         return False
     return True
 

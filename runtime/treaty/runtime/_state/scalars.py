@@ -5,20 +5,20 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from treaty.runtime._state.arrays import Mismatch
+from treaty.runtime._state.arrays import Misfit
 
 _T = TypeVar("_T")
 
 
 def boolean(value: object) -> bool:
     if type(value) is not bool:
-        raise Mismatch
+        raise Misfit
     return value
 
 
 def integer(value: object) -> int:
     if type(value) is not int:
-        raise Mismatch
+        raise Misfit
     return value
 
 
@@ -27,7 +27,7 @@ def floating(value: object) -> float:
     if type(value) is float:
         return value
     if type(value) is not int or abs(value) >= 1 << 1023 or float(value) != value:
-        raise Mismatch
+        raise Misfit
     return float(value)
 
 
@@ -37,19 +37,19 @@ def complex_number(value: object) -> complex:
 
 def text(value: object) -> str:
     if type(value) is not str:
-        raise Mismatch
+        raise Misfit
     return value
 
 
 def binary(value: object) -> bytes:
     if type(value) is not bytes:
-        raise Mismatch
+        raise Misfit
     return value
 
 
 def none(value: _T) -> _T:
     if value is not None:
-        raise Mismatch
+        raise Misfit
     return value
 
 

@@ -56,7 +56,7 @@ def head_read(
     out: int | None = None,
 ) -> _schema.Head:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = head_peek_d(state)
     if out is None:
@@ -133,7 +133,7 @@ def tree_read(
     d: int | None = None,
 ) -> _schema.Tree:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = tree_peek_d(state)
     return tree_new(
@@ -177,7 +177,7 @@ def model_table_read(
     c: int | None = None,
 ) -> tuple[_jax.Array, _jax.Array]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_ff is None:
         d_ff = state["0"].shape[0]
     if c is None:
@@ -292,7 +292,7 @@ def model_read(
     c: int | None = None,
 ) -> _schema.Model:
     if type(state) is not dict or len(state) != 8:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if width is None:
         width = model_peek_width(state)
     if a is None:

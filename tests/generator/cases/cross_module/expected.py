@@ -50,7 +50,7 @@ def adam_block_read(
     d_model: int | None = None,
 ) -> _generics_schema.Adam[_train_state_schema.Block]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_model is None:
         d_model = state["mu"]["up"]["kernel"].shape[0]
     return adam_block_new(
@@ -120,7 +120,7 @@ def run_read(
     d_model: int | None = None,
 ) -> _schema.Run:
     if type(state) is not dict or len(state) != 4:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["params"]["w"].shape[0]
     if d_out is None:

@@ -91,7 +91,7 @@ def leaves_read(
     d: int | None = None,
 ) -> _schema.Leaves:
     if type(state) is not dict or len(state) != 22:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = state["boolean"].shape[0]
     return leaves_new(
@@ -181,7 +181,7 @@ def moments_read(
     d: int | None = None,
 ) -> _schema.Moments:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = state["mean"].shape[0]
     return _schema.Moments(
@@ -226,7 +226,7 @@ def scales_read(
     d: int | None = None,
 ) -> _schema.Scales:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = state["low"].shape[0]
     return {
@@ -268,7 +268,7 @@ def foreign_to_state_dict(obj: _schema.Foreign) -> ForeignState:
 
 def foreign_read(state: ForeignState, put: _codec.Put) -> _schema.Foreign:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return _codec.construct(
         _schema.Foreign,
         count=put(state["count"], _int32, ()),
@@ -307,7 +307,7 @@ def containers_call_args_read(
     d: int | None = None,
 ) -> tuple[_jax.Array]:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = state["0"].shape[0]
     return (put(state["0"], _float32, (d,)),)
@@ -332,7 +332,7 @@ def keywords_to_state_dict(obj: _codec.Keywords) -> KeywordsState:
 
 def keywords_read(state: KeywordsState, put: _codec.Put) -> _codec.Keywords:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return {
         "by": put(state["by"], _float32, ()),
     }
@@ -365,7 +365,7 @@ def containers_call_read(
     d: int | None = None,
 ) -> _codec.Partial:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = state["args"]["0"].shape[0]
     return _codec.partial(
@@ -407,7 +407,7 @@ def containers_pair_1_read(
     put: _codec.Put,
 ) -> tuple[int, _schema.Moments]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return (
         _codec.integer(state["0"]),
         moments_read(state["1"], put),
@@ -446,7 +446,7 @@ def containers_pair_read(
     d: int | None = None,
 ) -> tuple[_jax.Array, tuple[int, _schema.Moments]]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = state["0"].shape[0]
     return (
@@ -560,7 +560,7 @@ def containers_read(
     k_: int | None = None,
 ) -> _schema.Containers:
     if type(state) is not dict or len(state) != 13:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d is None:
         d = state["call"]["args"]["0"].shape[0]
     if k_ is None:

@@ -48,7 +48,7 @@ def params_read(
     d_out: int | None = None,
 ) -> _schema.Params:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["w"].shape[0]
     if d_out is None:
@@ -97,7 +97,7 @@ adam_new = _codec.constructor(_schema.Adam[object])
 
 def adam_read(state: AdamState, put: _codec.Put) -> _schema.Adam[object]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return adam_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -135,7 +135,7 @@ def adam_untyped_read(
     put: _codec.Put,
 ) -> _schema.Adam[object]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return adam_untyped_new(
         count=put(state["count"], _int32, ()),
         mu=_codec.read_untyped(state["mu"]),
@@ -176,7 +176,7 @@ def chain_read(
     put: _codec.Put,
 ) -> _schema.Chain[object, object]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return chain_new(
         first=adam_untyped_read(state["first"], put),
         rest=tuple(
@@ -215,7 +215,7 @@ def bounded_read(
     d_out: int | None = None,
 ) -> _schema.Bounded[_schema.Params]:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["inner"]["w"].shape[0]
     if d_out is None:
@@ -271,7 +271,7 @@ def adam_params_read(
     d_out: int | None = None,
 ) -> _schema.Adam[_schema.Params]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["mu"]["w"].shape[0]
     if d_out is None:
@@ -345,7 +345,7 @@ def chain_params_float32_d_out_read(
     d_out: int | None = None,
 ) -> _schema.Chain[_schema.Params, _jax.Array]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_out is None:
         d_out = chain_params_float32_d_out_peek_d_out(state)
     return chain_params_float32_d_out_new(
@@ -394,7 +394,7 @@ def adam_tuple_params_int_mu_read(
     d_out: int | None = None,
 ) -> tuple[_schema.Params, int]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["0"]["w"].shape[0]
     if d_out is None:
@@ -441,7 +441,7 @@ def adam_tuple_params_int_nu_read(
     d_out: int | None = None,
 ) -> tuple[_schema.Params, int]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["0"]["w"].shape[0]
     if d_out is None:
@@ -494,7 +494,7 @@ def adam_tuple_params_int_read(
     d_out: int | None = None,
 ) -> _schema.Adam[tuple[_schema.Params, int]]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["mu"]["0"]["w"].shape[0]
     if d_out is None:
@@ -569,7 +569,7 @@ def train_read(
     d_out: int | None = None,
 ) -> _schema.Train:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["params"]["w"].shape[0]
     if d_out is None:
@@ -637,7 +637,7 @@ def chain_params_params_read(
     d_out: int | None = None,
 ) -> _schema.Chain[_schema.Params, _schema.Params]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = chain_params_params_peek_d_in(state)
     if d_out is None:
@@ -725,7 +725,7 @@ def adam_chain_params_params_read(
     d_out: int | None = None,
 ) -> _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = adam_chain_params_params_peek_d_in(state)
     if d_out is None:
@@ -804,7 +804,7 @@ def adam_adam_chain_params_params_read(
     d_out: int | None = None,
 ) -> Adam7806208dType:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = adam_adam_chain_params_params_peek_d_in(state)
     if d_out is None:
@@ -865,7 +865,7 @@ def adam_tuple_adam_params_int_mu_read(
     d_out: int | None = None,
 ) -> tuple[_schema.Adam[_schema.Params], int]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["0"]["mu"]["w"].shape[0]
     if d_out is None:
@@ -912,7 +912,7 @@ def adam_tuple_adam_params_int_nu_read(
     d_out: int | None = None,
 ) -> tuple[_schema.Adam[_schema.Params], int]:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["0"]["mu"]["w"].shape[0]
     if d_out is None:
@@ -965,7 +965,7 @@ def adam_tuple_adam_params_int_read(
     d_out: int | None = None,
 ) -> _schema.Adam[tuple[_schema.Adam[_schema.Params], int]]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["mu"]["0"]["mu"]["w"].shape[0]
     if d_out is None:
@@ -1059,7 +1059,7 @@ def chain_adam_chain_08b905e4_read(
     d_out: int | None = None,
 ) -> Chain08b905e4Type:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = chain_adam_chain_08b905e4_peek_d_in(state)
     if d_out is None:
@@ -1147,7 +1147,7 @@ def adam_chain_adam_b62b9717_read(
     d_out: int | None = None,
 ) -> _schema.Adam[Chain08b905e4Type]:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = adam_chain_adam_b62b9717_peek_d_in(state)
     if d_out is None:
@@ -1201,7 +1201,7 @@ deep_new = _codec.constructor(_schema.Deep)
 
 def deep_read(state: DeepState, put: _codec.Put) -> _schema.Deep:
     if type(state) is not dict or len(state) != 1:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     return deep_new(
         opt=adam_chain_adam_b62b9717_read(state["opt"], put),
     )

@@ -44,7 +44,7 @@ def linear_read(
     d_out: int | None = None,
 ) -> _schema.Linear:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_in is None:
         d_in = state["kernel"].shape[0]
     if d_out is None:
@@ -97,7 +97,7 @@ def block_read(
     d_model: int | None = None,
 ) -> _schema.Block:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if d_model is None:
         d_model = state["up"]["kernel"].shape[0]
     return block_new(
@@ -160,7 +160,7 @@ def train_state_read(
     n_layers: int | None = None,
 ) -> _schema.TrainState:
     if type(state) is not dict or len(state) != 6:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if vocab is None:
         vocab = state["embed"].shape[0]
     if d_model is None:

@@ -56,7 +56,7 @@ def http_server_read(
     lambda_: int | None = None,
 ) -> _schema.HTTPServer:
     if type(state) is not dict or len(state) != 7:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if state_ is None:
         state_ = state["state"].shape[0]
     if obj_ is None:
@@ -139,7 +139,7 @@ def plain_read(
     put_: int | None = None,
 ) -> _schema.Plain:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if state_ is None:
         state_ = state["put"].shape[0]
     if put_ is None:
@@ -190,7 +190,7 @@ def odd_read(
     in_: int | None = None,
 ) -> _schema.Odd:
     if type(state) is not dict or len(state) != 2:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if in_ is None:
         in_ = state["with space"].shape[0]
     return {
@@ -248,7 +248,7 @@ def a_long_class_name_that_goes_on_read(
     a_long_dim_name_that_goes_on: int | None = None,
 ) -> _schema.A_long_class_name_that_goes_on:
     if type(state) is not dict or len(state) != 3:
-        raise _codec.Mismatch
+        raise _codec.Misfit
     if a_long_dim_name_that_goes_on is None:
         size = len(state["a_long_field_name_that_goes_on"])
         a_long_dim_name_that_goes_on = size

@@ -5,10 +5,10 @@ from functools import lru_cache, partial
 from typing import Any
 
 from treaty.runtime._lazy import HostArray, LazyArray, Part, SharedArray, Start, read_by_bands
+from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.workers import Workers
 from treaty.runtime._restore.select import At, select
 from treaty.runtime._restore.source import Source
-from treaty.runtime._state.instances import collector_paused
 from treaty.runtime._storage.memory import aligned
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import nest
