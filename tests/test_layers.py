@@ -38,7 +38,7 @@ INSIDE_RUNTIME = {
     "_lazy": "_storage",
     "_trees": "_errors _lazy",
     "_same": "_lazy _trees",
-    "_keymaps": "_errors _lazy _same _trees",
+    "_keymaps": "_errors _lazy _same _storage _trees",
     "_devices": "_errors _lazy _process _state _storage",
     "_restore": "_devices _errors _keymaps _lazy _process _state _trees",
     "_save": "_keymaps _process _state _trees",
@@ -63,7 +63,7 @@ INSIDE_RUNTIME = {
     "leaves": "_eformer formats/eformer",
     "sharding": "_eformer _state formats/safetensors",
     "directory": "_checkpoint _save formats/shared",
-    "commands": "__init__ _convert _errors _storage",
+    "commands": "__init__ _convert _errors _storage formats",
 }
 
 

@@ -362,7 +362,7 @@ def test_every_mismatch_is_said_before_an_array_is_read(tmp_path: Path) -> None:
         chunk.unlink()
     with pytest.raises(StateMismatchError) as caught:
         orbax.restore(path, Train)
-    assert str(caught.value).splitlines() == [
+    assert [str(one) for one in caught.value.mismatches] == [
         "expected float32[d_in=3, d_out=4], got float32[3] at $.layers[0].w",
         "expected bfloat16[d_out=4], got float32[4] at $.layers[1].b",
         "expected int, got float 0.5 at $.step",

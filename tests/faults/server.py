@@ -25,7 +25,11 @@ from treaty.runtime.directory import save, save_async
 from treaty.runtime.formats import orbax as orbax
 from treaty.runtime.formats.directory import owner as _owner
 from treaty.runtime.formats.directory import plan as _plan
-from treaty.runtime.formats.directory.write import write as write  # before the fork, with TensorStore
+from treaty.runtime.formats.directory.save import write_tree as write_tree  # before the fork, with TensorStore
+from treaty.runtime.formats.msgpack.instances import save_file as save_file
+from treaty.runtime.formats.npz.source import NpzSource as NpzSource
+from treaty.runtime.formats.orbax.source import OrbaxSource as OrbaxSource
+from treaty.runtime.formats.safetensors.source import SafetensorsSource as SafetensorsSource
 
 
 def _convert(path: str, state: Any, to: str) -> None:

@@ -117,7 +117,7 @@ def test_every_mismatch_is_said_before_an_array_is_read(tmp_path: Path) -> None:
     (tmp_path / "wrong.npz").write_bytes(damaged)
     with pytest.raises(StateMismatchError) as caught:
         npz.restore(tmp_path / "wrong.npz", Linear)
-    assert str(caught.value).splitlines() == [
+    assert [str(one) for one in caught.value.mismatches] == [
         "expected float32[d_in=2, d_out=3], got float64[2, 3] at $.kernel",
         "expected bfloat16[d_out=3], got float32[4] at $.bias",
         "expected no such key in Linear, got int64[] at $.more",

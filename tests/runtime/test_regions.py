@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from treaty.runtime import CorruptCheckpointError
-from treaty.runtime._boxes import covers
 from treaty.runtime._devices.placement import Target
 from treaty.runtime._keymaps.apply import to_fields
 from treaty.runtime._keymaps.views import cut, join, rearrange, stack, take
-from treaty.runtime._lazy import LazyArray, Part, box_by_box, host, jobs_of
+from treaty.runtime._lazy import LazyArray, Part, box_by_box, covers, host, jobs_of
 from treaty.runtime._restore.read import _read_batch
 from treaty.runtime.formats import msgpack, npz, safetensors
 from treaty.runtime.formats.directory import plan

@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from treaty.runtime._boxes import covers
-from treaty.runtime._lazy import HostArray, Job, LazyArray, Part, copy_boxes, jobs_of
+from treaty.runtime._lazy import HostArray, Job, LazyArray, Part, copy_boxes, covers, jobs_of
 from treaty.runtime._storage.memory import aligned
 
 # Which parts of which sources, by number, a part is; their memory is that of the part.

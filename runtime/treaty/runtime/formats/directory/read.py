@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from treaty.runtime._boxes import overlap
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
-from treaty.runtime._lazy import Job, Part, Start
+from treaty.runtime._lazy import Job, Part, Start, overlap
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import Workers
 from treaty.runtime._storage.memory import HostArray, aligned

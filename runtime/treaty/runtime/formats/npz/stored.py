@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._boxes import covers, overlap
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime._lazy import PIECE_BYTES, HostArray, Job, LazyArray, Part, by_bands, chunk_of
+from treaty.runtime._lazy import PIECE_BYTES, HostArray, Job, LazyArray, Part, by_bands, chunk_of, covers, overlap
 from treaty.runtime._storage.memory import aligned
 from treaty.runtime._storage.open_file import OpenFile
 
