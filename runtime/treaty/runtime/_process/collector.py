@@ -1,6 +1,7 @@
 """Python's garbage collector, told to wait while thousands of objects are made of which all stay.
 
-Restoring 10,000 small leaves takes 0.8 of the time into numpy arrays, and 0.67 into jax arrays (`benchmarks/directory.py`).
+It would look at each of them, and at all that the program holds, again and again. Restoring 10,000 small leaves takes 0.8 of
+the time into numpy arrays, and 0.67 into jax arrays.
 """
 
 import gc

@@ -17,7 +17,7 @@ from treaty.schema import ir
 from treaty.schema.dtypes import BY_NAME
 
 IN_FLIGHT: Final = 2**30  # bytes on their way to a device
-_THREADS: Final = 8
+_THREADS: Final = 4
 
 Advance = Callable[[int], None]
 
@@ -68,7 +68,9 @@ def _read_batch(leaves: Sequence[Any], targets: Sequence[Target], advance: Advan
     """Host memory with all that a batch needs."""
     rooms: list[Any] = [None] * len(leaves)
     with Workers(_THREADS, "treaty-read") as workers:
-        for job in _jobs(leaves, targets, rooms):
+        for job in list(
+            _jobs(leaves, targets, rooms)
+        ):  # all memory first: to map more while others touch theirs takes long
             workers.add(_advancing(job, advance))
     advance(sum(leaf.nbytes for leaf in leaves if not isinstance(leaf, LazyArray)))
     return rooms

@@ -1,6 +1,7 @@
 """Treaty's own directories, as a format."""
 
 import os
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def _look(path: str, held: ExitStack) -> Known:
 
 
 def _owns(path: Path) -> list[Owns]:
-    return [lambda name: OWN.fullmatch(name) is not None]
+    return [lambda name: re.fullmatch(OWN, name) is not None]
 
 
 def _remove(path: str) -> bool:

@@ -23,7 +23,7 @@ VERSION: Final = 1
 REMOVED: Final = b'{"treaty":"removed"'  # how what is in a manifest's place begins while a store removes its data
 VALUES: Final = "values.msgpack"
 DATA: Final = re.compile(r"data-[0-9a-f]{16}\Z")
-OWN: Final = re.compile(  # every file that a checkpoint can have
+OWN: Final = (  # every file that a checkpoint can have; compiled by whoever asks, which looking inside does not
     rf"{re.escape(NAME)}|\.{re.escape(NAME)}\.[0-9a-f]+\.tmp"
     r"|data-[0-9a-f]+/([0-9]+/)?(zarr\.json|c(\.[0-9]+)*|[a-z]+(-[0-9]+)?\.msgpack|part-[0-9]+\.json)"
     r"(_[0-9a-f]+\.__lock)?"  # what TensorStore had not renamed yet when a save was killed

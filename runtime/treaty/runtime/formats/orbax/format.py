@@ -25,7 +25,7 @@ def _owns(path: Path) -> list[Owns]:
     if (path / METADATA).is_file():
         keys = [one["key_metadata"] for one in read_json(path / METADATA)["tree_metadata"].values()]
         arrays = {".".join(key["key"] for key in of_leaf) for of_leaf in keys}
-        return [lambda name: _OWN.fullmatch(name) is not None, of_arrays(arrays)]
+        return [lambda name: re.fullmatch(_OWN, name) is not None, of_arrays(arrays)]
     items = [one for one in path.iterdir() if (one / METADATA).is_file()] if (path / STEP_METADATA).is_file() else []
     return [lambda name: name in (STEP_METADATA, COMMITTED), *map(_of_item, items)] if items else []
 
@@ -41,7 +41,7 @@ def _of_item(item: Path) -> Owns:
     return owns
 
 
-_OWN: Final = re.compile(
+_OWN: Final = (
     r"_METADATA|_CHECKPOINT_METADATA|commit_success\.txt|_strings\.json|_sharding|array_metadatas/process_[0-9]+"
     r"|(ocdbt\.process_[0-9]+/)?(manifest\.ocdbt|d/[0-9a-f]+)"
 )

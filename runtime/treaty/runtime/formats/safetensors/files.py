@@ -13,6 +13,7 @@ import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, storing
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._storage.files import map_file, write_pieces, write_stream
 from treaty.runtime._storage.paths import local_path
@@ -81,7 +82,8 @@ def members(path: Path) -> list[Path]:
 
 
 def _write_file(path: PathLike, tensors: Mapping[str, Any], metadata: Mapping[str, str], like: Path | None) -> None:
-    head, order = render({name: stored_as(one.dtype, one.shape) for name, one in tensors.items()}, metadata)
+    with collector_paused():
+        head, order = render({name: stored_as(one.dtype, one.shape) for name, one in tensors.items()}, metadata)
     size = len(head) + sum(one.nbytes for one in tensors.values())
     write_stream(path, _pieces(head, order, tensors), size, like)
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._restore.source import Source
 from treaty.runtime._state.registry import codec_of
 from treaty.runtime._state.state_dict import Into, from_state_dict
@@ -23,11 +24,13 @@ class SafetensorsSource(Source):
     def __init__(self, path: str | os.PathLike[str], known: Known | None = None) -> None:
         """The file or index itself, or the folder that holds it."""
         place = os.fspath(path)
-        self._tensors, self._said = files.read(file_at(place) or place)
+        with collector_paused():
+            self._tensors, self._said = files.read(file_at(place) or place)
         super().__init__(place, metadata={name: text for name, text in self._said.items() if name != NOTE})
 
     def whole(self, schema: Schema | None) -> Any:
-        return nest(self._tensors, self._said, schema)
+        with collector_paused():
+            return nest(self._tensors, self._said, schema)
 
     def named(self) -> Mapping[str, Any]:
         """Names of other people's files need not fit into a tree."""
@@ -56,5 +59,6 @@ def dump(
     said = {"format": "pt", **(metadata or {})}  # the format's name for weights: without it some loaders refuse a file
     if not all(isinstance(text, str) for pair in said.items() for text in pair) or NOTE in said:
         raise TreatyError(f"expected metadata of text by name, and none at {NOTE!r}, got {metadata!r}")
-    named = flatten(tree, ordered)
+    with collector_paused():
+        named = flatten(tree, ordered)
     files.write(path, named.tensors, said if named.note is None else {**said, NOTE: named.note}, max_shard_bytes)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Final
 
-_FILE: Final = re.compile(r"\.zarray|\.zattrs|zarr\.json|[0-9]+(\.[0-9]+)*|c((/|\.)[0-9]+)*")
+_FILE: Final = r"\.zarray|\.zattrs|zarr\.json|[0-9]+(\.[0-9]+)*|c((/|\.)[0-9]+)*"
 
 
 def of_arrays(places: Collection[str]) -> Callable[[str], bool]:
@@ -13,8 +13,8 @@ def of_arrays(places: Collection[str]) -> Callable[[str], bool]:
     def owns(name: str) -> bool:
         parts = name.split("/")
         return any(
-            "/".join(parts[:cut]) in places and _FILE.fullmatch("/".join(parts[cut:])) is not None
+            "/".join(parts[:cut]) in places and re.fullmatch(_FILE, "/".join(parts[cut:])) is not None
             for cut in range(1, len(parts))
-        ) or ("." in places and _FILE.fullmatch(name) is not None)
+        ) or ("." in places and re.fullmatch(_FILE, name) is not None)
 
     return owns
