@@ -1,5 +1,7 @@
 """State dicts of one of everything: layout, round trips, templates, placement."""
 
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
@@ -223,6 +225,16 @@ def test_validators_run_on_restore_and_see_device_arrays() -> None:
         from_state_dict(Checked, {"x": np.ones(2, np.float32), "y": -1.0})
 
 
+@pytest.fixture
+def usual_recursion_limit() -> Iterator[None]:
+    """mypy, which other tests run in this process, leaves a larger one behind."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.usefixtures("usual_recursion_limit")
 def test_recursion_goes_as_deep_as_python_and_then_says_so() -> None:
     state: dict[str, Any] = {"value": jnp.ones(1), "left": None, "kids": {}}
     for _ in range(20):

@@ -11,6 +11,7 @@ from treaty.runtime._eformer.leaf_shardings import LeafPlace, Rules, places
 from treaty.runtime._eformer.manager import ArrayReader
 from treaty.runtime._eformer.shard_reader import ShardReader
 from treaty.runtime._errors import MissingCheckpointError
+from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import in_threads
 from treaty.runtime._storage.overtaken import begin_again
 from treaty.runtime.formats.eformer.index import Entry, nested
@@ -89,6 +90,7 @@ class _Batches:
             leaves.append(leaf)
         return leaves
 
+    @uninterrupted
     def _on_host(self, entries: Sequence[Entry]) -> Sequence[Array]:
         def read(pair: tuple[Entry, Any]) -> Array:
             with naming(pair[0]):

@@ -9,6 +9,7 @@ from jax.sharding import Sharding
 
 from treaty.runtime._devices.placement import Target, make_room, nbytes_needed, place
 from treaty.runtime._lazy import Job, jobs_of
+from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import in_threads
 from treaty.runtime._storage.claimed_sizes import fits_in_memory
 from treaty.runtime.formats.shared.stored_arrays import stored_array
@@ -34,8 +35,13 @@ class ShardReader:
         jobs: list[Job] = []
         for array, room in zip(arrays, rooms, strict=True):
             jobs += jobs_of(array, room.parts)
-        in_threads(8, "treaty-read", lambda job: job.run(), jobs)
+        _run(jobs)
         return place(rooms)
 
     def wait_until_finished(self) -> None:
         """Nothing is ever under way."""
+
+
+@uninterrupted
+def _run(jobs: Sequence[Job]) -> None:
+    in_threads(8, "treaty-read", lambda job: job.run(), jobs)
