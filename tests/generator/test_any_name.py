@@ -44,7 +44,7 @@ def filled(cls):
 
 for name in sys.argv[1:]:
     for cls in list(vars(importlib.import_module(name)).values()):
-        if isinstance(cls, type) and cls.__module__ == name and hasattr(cls, "__treaty_version__"):
+        if isinstance(cls, type) and cls.__module__ == name and hasattr(cls, "__treaty_state__"):
             if getattr(cls, "__parameters__", ()):
                 continue  # with its arguments it is a field of another
             if cls.__name__.startswith("Loose"):

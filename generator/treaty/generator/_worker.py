@@ -19,7 +19,7 @@ import treaty.schema
 from treaty.schema import SchemaError
 from treaty.schema import modules as schema_modules
 from treaty.schema._classes import one_line, relative
-from treaty.schema._declare import version_of
+from treaty.schema._declare import state_options
 from treaty.schema._read import SchemaReader
 from treaty.schema.ir_json import class_to_data
 from treaty.schema.modules import former_name, generated_name
@@ -32,7 +32,7 @@ def roots(module: ModuleType) -> list[type]:
         for name, value in vars(module).items()
         if isinstance(value, type) and value.__module__ == module.__name__ and value.__name__ == name
     ]
-    states = [cls for cls in own if version_of(cls) is not None]
+    states = [cls for cls in own if state_options(cls) is not None]
     return states or [cls for cls in own if attrs.has(cls)]
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, assert_never
 import attrs
 
 from treaty.schema import ir
-from treaty.schema._declare import FieldOptions, options_of, version_of
+from treaty.schema._declare import FieldOptions, options_of, state_options
 from treaty.schema._errors import SchemaError
 from treaty.schema._leaves import CIRCLE, RESOLVE, show
 from treaty.schema.dims import spelled
@@ -41,7 +41,7 @@ class Spot:
 
 
 def class_kind(cls: Any) -> ir.DeclaredKind | None:
-    if version_of(cls) is not None:
+    if state_options(cls) is not None:
         return "state"
     if attrs.has(cls):
         return "attrs"
@@ -84,6 +84,33 @@ def _default(value: Any) -> str | None:
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return repr(value)
     return f"value:{type(value).__qualname__}"
+
+
+def default_value(cls: Any, kind: ir.DeclaredKind, name: str, *, call: bool) -> Any:
+    """The default of a field, or what its factory makes if it may be called; attrs.NOTHING where there is none."""
+    match kind:
+        case "state" | "attrs":
+            value = attrs.fields_dict(cls)[name].default
+        case "namedtuple":
+            value = cls._field_defaults.get(name, attrs.NOTHING)
+        case "typeddict":
+            value = attrs.NOTHING
+        case _:
+            assert_never(kind)
+    if not isinstance(value, _FACTORY):
+        return value
+    if not call or value.takes_self:
+        return attrs.NOTHING
+    try:
+        return value.factory()
+    except Exception as error:  # the factory is user code: it can raise anything
+        raise SchemaError(f"its factory raises {type(error).__name__}: {one_line(error)}") from None
+
+
+def reserved_keys(cls: Any) -> tuple[str, ...]:
+    """Those of a class and of the classes that it inherits its fields from."""
+    options = [state_options(base) for base in reversed(cls.__mro__)]
+    return tuple(dict.fromkeys(key for one in options if one is not None for key in one.reserved))
 
 
 def check_name(name: str, kind: ir.DeclaredKind) -> None:

@@ -1,6 +1,6 @@
 """What users write declarations with: @state, field, and the annotations Dims, Length, ArraySpec, Fields."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import EllipsisType
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
@@ -14,7 +14,10 @@ from treaty.schema.modules import import_code_on_first_use
 
 _T = TypeVar("_T")
 _METADATA: Final = "treaty"
-_STATE: Final = "__treaty_version__"
+_STATE: Final = "__treaty_state__"
+_NO_VERSION: Final = (
+    "state(version=...): nobody counts by hand any more; write @state, and run treaty lock, which numbers the revisions"
+)
 
 
 @frozen
@@ -23,11 +26,26 @@ class FieldOptions:
 
     key: str | None = None
     static: bool = False
+    aliases: tuple[str, ...] = ()
+    cast_from: tuple[str, ...] = ()
+
+
+@frozen
+class StateOptions:
+    """What `@state(...)` leaves on the class for the reader."""
+
+    reserved: tuple[str, ...] = ()
 
 
 @overload
 def field(
-    *, default: _T, key: str | None = None, static: bool = False, validator: Callable[..., Any] | None = None
+    *,
+    default: _T,
+    key: str | None = None,
+    static: bool = False,
+    aliases: Iterable[str] = (),
+    cast_from: Iterable[str] = (),
+    validator: Callable[..., Any] | None = None,
 ) -> _T: ...
 @overload
 def field(
@@ -35,51 +53,88 @@ def field(
     factory: Callable[[], _T],
     key: str | None = None,
     static: bool = False,
+    aliases: Iterable[str] = (),
+    cast_from: Iterable[str] = (),
     validator: Callable[..., Any] | None = None,
 ) -> _T: ...
 @overload
-def field(*, key: str | None = None, static: bool = False, validator: Callable[..., Any] | None = None) -> Any: ...
+def field(
+    *,
+    key: str | None = None,
+    static: bool = False,
+    aliases: Iterable[str] = (),
+    cast_from: Iterable[str] = (),
+    validator: Callable[..., Any] | None = None,
+) -> Any: ...
 def field(
     *,
     default: Any = attrs.NOTHING,
     factory: Callable[[], Any] | None = None,
     key: str | None = None,
     static: bool = False,
+    aliases: Iterable[str] = (),
+    cast_from: Iterable[str] = (),
     validator: Callable[..., Any] | None = None,
 ) -> Any:
-    """A field with options: `key` is the stored name, `static` makes it pytree metadata."""
+    """A field with options: `key` is the stored name, `static` makes it pytree metadata.
+
+    For checkpoints of earlier revisions: `aliases` are keys that the field had before, `cast_from` dtypes that are converted,
+    and a default or factory fills in where the checkpoint's schema had no such field.
+    """
     if key is not None and not isinstance(key, str):
         raise SchemaError(f"field(key={key!r}): expected a string")
-    options = FieldOptions(key=key, static=static)
+    options = FieldOptions(key, static, _texts("field(aliases=", aliases), _texts("field(cast_from=", cast_from))
+    for dtype in options.cast_from:
+        if dtype not in dtypes.BY_NAME:
+            raise SchemaError(f"field(cast_from=...): unknown dtype {dtype!r}; known: {', '.join(dtypes.BY_NAME)}")
     return attrs.field(default=default, factory=factory, validator=validator, metadata={_METADATA: options})
 
 
 @overload
 def state(cls: type[_T], /) -> type[_T]: ...
 @overload
-def state(*, version: int = 1) -> Callable[[type[_T]], type[_T]]: ...
+def state(*, reserved: Iterable[str] = ()) -> Callable[[type[_T]], type[_T]]: ...
 @dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field, attrs.field))
-def state(cls: type[_T] | None = None, /, *, version: int = 1) -> type[_T] | Callable[[type[_T]], type[_T]]:
+def state(
+    cls: type[_T] | None = None, /, *, reserved: Iterable[str] = (), **removed: object
+) -> type[_T] | Callable[[type[_T]], type[_T]]:
     """Declare a state class: attrs.frozen with slots, keyword-only, compared by identity.
 
-    Keyword-only, because two arrays of one shape given in the wrong order are a mistake no check can see.
+    Keyword-only, because two arrays of one shape given in the wrong order are a mistake no check can see. `reserved` are keys
+    that the class had once: what earlier checkpoints hold under them is dropped, and no field may take them again.
     """
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise SchemaError(f"state(version={version!r}): expected an int of 1 or more")
+    if "version" in removed:
+        raise SchemaError(_NO_VERSION)
+    if removed:
+        raise TypeError(f"state() got an unexpected keyword argument {next(iter(removed))!r}")
+    options = StateOptions(_texts("state(reserved=", reserved))
 
     def decorate(cls: type[_T]) -> type[_T]:
         built = attrs.frozen(eq=False, kw_only=True)(cls)
-        setattr(built, _STATE, version)
+        setattr(built, _STATE, options)
         import_code_on_first_use(built)
         return built
 
     return decorate if cls is None else decorate(cls)
 
 
-def version_of(cls: type) -> int | None:
-    """The version given to @state on this very class, or None."""
+def state_options(cls: type) -> StateOptions | None:
+    """What was given to @state on this very class; None where the class is not declared with it."""
     found = cls.__dict__.get(_STATE)
-    return found if isinstance(found, int) else None
+    return found if isinstance(found, StateOptions) else None
+
+
+def _texts(where: str, given: Iterable[str]) -> tuple[str, ...]:
+    """Several strings. A single one is a mistake: it would be taken letter by letter."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise SchemaError(f"{where}{given!r}): expected several strings; write ({given!r},)")
+    texts = tuple(given)
+    for one in texts:
+        if not isinstance(one, str):
+            raise SchemaError(f"{where}...): expected strings, got {one!r}")
+    if twice := [one for one in texts if texts.count(one) > 1]:
+        raise SchemaError(f"{where}...): {twice[0]!r} stands there twice; write it once")
+    return texts
 
 
 def options_of(attribute: "attrs.Attribute[Any]") -> FieldOptions:

@@ -13,11 +13,24 @@ from typing import Any, TypeVar
 import attrs
 import jaxtyping
 import numpy as np
+from attrs import NOTHING
 
-from treaty.schema import ir
-from treaty.schema._classes import Spot, bind, check_name, class_kind, constructor_names, declared, evaluate, resolve
-from treaty.schema._declare import ArraySpec, Dims, Fields, Length, version_of
+from treaty.schema import ir, modules
+from treaty.schema._classes import (
+    Spot,
+    bind,
+    check_name,
+    class_kind,
+    constructor_names,
+    declared,
+    default_value,
+    evaluate,
+    reserved_keys,
+    resolve,
+)
+from treaty.schema._declare import ArraySpec, Dims, Fields, Length
 from treaty.schema._errors import SchemaError
+from treaty.schema._evolving import check_cast_from, default_problem, key_problems
 from treaty.schema._identity import generic_id, inline_id
 from treaty.schema._leaves import (
     SCALARS,
@@ -102,9 +115,11 @@ class SchemaReader:
         if id not in self._raw:
             kind = class_kind(cls)
             assert kind is not None  # else there would be no class reference
-            self._raw[id] = ir.Class(id, symbol, kind, (), (), version_of(cls) or 1, read_args)
+            self._raw[id] = ir.Class(id, symbol, kind, (), (), args=read_args, reserved=reserved_keys(cls))
             fields = self._fields(cls, kind, inner)
             self._raw[id] = attrs.evolve(self._raw[id], fields=fields)
+            for name, problem in key_problems(fields, self._raw[id].reserved):
+                self._problems.append(f"{Spot(cls, name)}: {problem}")
         return ir.Node(id)
 
     def _fields(self, cls: Any, kind: ir.DeclaredKind, scope: _Scope) -> tuple[ir.Field, ...]:
@@ -130,10 +145,20 @@ class SchemaReader:
                 type = self._type(hints[name], scope, place)
                 if options.static:
                     check_static(type)
-                fields.append(ir.Field(key, name, alias, type, options.static, default))
+                check_cast_from(type, options.cast_from)
+                self._check_default(cls, kind, name, type)
+                fields.append(
+                    ir.Field(key, name, alias, type, options.static, default, options.aliases, options.cast_from)
+                )
             except SchemaError as error:
                 self._problems += [f"{place}: {problem}" for problem in error.problems]
         return tuple(fields)
+
+    def _check_default(self, cls: Any, kind: ir.DeclaredKind, name: str, type: ir.Type) -> None:
+        """Where code is generated, a factory is called: what it makes has to fit as well."""
+        made = default_value(cls, kind, name, call=modules.generating)
+        if made is not NOTHING and (problem := default_problem(self._raw, type, made)):
+            raise SchemaError(problem)
 
     def _type(self, annotation: Any, scope: _Scope, place: "Spot") -> ir.Type:
         """One annotation. Every branch is one row of the schema language in the docs."""

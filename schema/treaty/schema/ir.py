@@ -133,6 +133,8 @@ class Field:
     type: Type
     static: bool = False
     default: str | None = None  # canonical text of the default, or factory:module:name
+    aliases: tuple[str, ...] = ()  # keys that it had before
+    cast_from: tuple[str, ...] = ()  # stored dtypes that are converted to its own
 
 
 @frozen
@@ -144,9 +146,10 @@ class Class:
     kind: Kind
     dims: tuple[str, ...]
     fields: tuple[Field, ...]
-    version: int = 1
+    version: int = 1  # given by hand once; only schemas that were stored then have another
     args: tuple[Type, ...] = ()
     definitions: tuple[tuple[str, Expr], ...] = ()  # from labels: d_ff=4*d_model
+    reserved: tuple[str, ...] = ()  # keys that it had once; what is stored under them is dropped
 
     @property
     def module(self) -> str:
@@ -188,6 +191,11 @@ class Schema:
                     reached[node.cls] = None
                     self._reach(node.cls, reached)
 
+    @cached_property
+    def as_stored(self) -> "Schema":
+        """Without what only tells a reader of earlier checkpoints what to do: no checkpoint needs that of its own schema."""
+        return Schema(self.root, tuple(map(_as_stored, self.classes)))
+
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces, ASCII; `from_json` reads it back equal."""
         from treaty.schema import ir_json  # here, since it is made of the types above
@@ -206,6 +214,13 @@ class Schema:
         from treaty.schema import ir_json
 
         return ir_json.digest(self)
+
+
+def _as_stored(cls: Class) -> Class:
+    if not cls.reserved and not any(field.aliases or field.cast_from for field in cls.fields):
+        return cls
+    fields = tuple(attrs.evolve(field, aliases=(), cast_from=()) for field in cls.fields)
+    return attrs.evolve(cls, fields=fields, reserved=())
 
 
 def children(type: Type) -> tuple[Type, ...]:

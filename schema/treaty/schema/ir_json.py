@@ -36,13 +36,14 @@ def load(text: str | bytes) -> Schema:
 
 
 def digest(schema: Schema) -> str:
-    """Of the classes in the order of their fields' keys, without what is not stored: names, ids, the place of arrays."""
+    """Of the classes in the order of their fields' keys, without what is not stored: names, ids, the place of arrays,
+    and what a field or class was called before."""
     reached = list(_by_key_order(schema))
     order = {cls.id: f"#{i}" for i, cls in enumerate(reached)}
     classes = []
     for cls in reached:
         data = class_to_data(cls)
-        for unstored in ("id", "symbol", "args"):
+        for unstored in ("id", "symbol", "args", "reserved"):
             data.pop(unstored, None)
         data["kind"] = "class" if cls.kind in ("state", "attrs") else cls.kind
         data["dims"] = sorted(cls.dims)
@@ -82,6 +83,7 @@ def class_from_data(data: Mapping[str, Any]) -> Class:
         version=data.get("version", 1),
         args=tuple(_type_from_data(one) for one in data.get("args", ())),
         definitions=tuple((name, parse_expr(size)) for name, size in data.get("definitions", {}).items()),
+        reserved=tuple(data.get("reserved", ())),
     )
 
 
@@ -95,6 +97,8 @@ def _field_from_data(data: Mapping[str, Any]) -> Field:
         type=_type_from_data(data["type"]),
         static=data.get("static", False),
         default=data.get("default"),
+        aliases=tuple(data.get("aliases", ())),
+        cast_from=tuple(data.get("cast_from", ())),
     )
 
 
@@ -168,7 +172,7 @@ def _anonymous(data: Any, order: Mapping[str, str]) -> Any:
         anonymous = {
             key: order[value] if key == "cls" else value if key == "ties" else _anonymous(value, order)
             for key, value in data.items()
-            if key not in ("name", "alias", "symbol", "host")
+            if key not in ("name", "alias", "symbol", "host", "aliases", "cast_from")
         }
         return anonymous
     if isinstance(data, list):

@@ -16,7 +16,7 @@ def symbol_of(value: Any) -> str:
     named = value if hasattr(value, "__qualname__") else type(value)
     module, qualname = str(named.__module__), str(named.__qualname__)
     parts = module.split(".")
-    if not any(part.startswith("_") for part in parts) or "<" in qualname or hasattr(value, "__treaty_version__"):
+    if not any(part.startswith("_") for part in parts) or "<" in qualname or hasattr(value, "__treaty_state__"):
         return f"{module}:{qualname}"
     for end in range(1, len(parts)):
         shorter = ".".join(parts[:end])

@@ -15,7 +15,7 @@ from treaty.runtime._state.arrays import is_key
 from treaty.runtime._state.explain import as_key, container_name, describe, expected_name, short
 from treaty.runtime._state.registry import codec_of_instance, is_class_of
 from treaty.schema import Schema, ir
-from treaty.schema._declare import version_of
+from treaty.schema._declare import state_options
 from treaty.schema.modules import symbol_of
 
 DICTS: Final = (dict, OrderedDict)  # optax's named_chain has the latter, of which nothing is lost but the name
@@ -127,7 +127,7 @@ class _ValueWalker:
 
     def _untyped(self, value: Any, path: Path) -> Iterator[Mismatch]:
         """What is inside is not checked, except for instances of state classes, which their own code stores."""
-        if version_of(value.__class__) is not None:
+        if state_options(value.__class__) is not None:
             schema = codec_of_instance(value).schema
             yield from _ValueWalker(schema).cls(schema.root_class, value, path)
         elif isinstance(value, dict):

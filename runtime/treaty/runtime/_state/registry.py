@@ -10,7 +10,7 @@ from attrs import frozen
 
 from treaty.runtime._errors import CodecError
 from treaty.schema import Schema, modules, schema_of
-from treaty.schema._declare import options_of, version_of
+from treaty.schema._declare import options_of, state_options
 from treaty.schema.modules import import_generated
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ def register(codec: Codec[_T]) -> Codec[_T]:
 
 def is_state_class(cls: type) -> bool:
     """Whether a class is declared with @state, or is a plain attrs class with generated code."""
-    return version_of(cls) is not None or any(origin is cls for origin, _ in list(_codecs))
+    return state_options(cls) is not None or any(origin is cls for origin, _ in list(_codecs))
 
 
 def is_class_of(cls: type, id: str) -> bool:

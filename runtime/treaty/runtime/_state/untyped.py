@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from treaty.runtime._state import alike
 from treaty.runtime._state.registry import codec_of_instance
 from treaty.schema import TreatyError
-from treaty.schema._declare import version_of
+from treaty.schema._declare import state_options
 
 Restore: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]  # an instance like the template, from a state dict
 
@@ -22,7 +22,7 @@ def write_untyped(value: Any) -> Any:
         return {name: write_untyped(getattr(value, name)) for name in value._fields}
     if isinstance(value, (list, tuple)):
         return {str(index): write_untyped(one) for index, one in enumerate(value)}
-    if version_of(type(value)) is not None:
+    if state_options(type(value)) is not None:
         return codec_of_instance(value).write(value)
     return value
 
@@ -36,7 +36,7 @@ def like_template(template: Any, state: Any, restore: Restore) -> Any:
     """The subtree in the template's containers and state classes; where the two differ in structure, the state as it is."""
     if not isinstance(state, Mapping):
         return state
-    if version_of(type(template)) is not None:
+    if state_options(type(template)) is not None:
         return restore(template, state)
     if isinstance(template, dict) and {str(key) for key in template} == set(state):
         return {key: like_template(one, state[str(key)], restore) for key, one in template.items()}

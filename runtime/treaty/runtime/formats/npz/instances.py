@@ -14,7 +14,7 @@ from treaty.runtime._storage.overtaken import begin_again, known_file
 from treaty.runtime.formats.npz.source import NpzSource, read_leaves, write_tree
 from treaty.runtime.formats.shared.format import Writing
 from treaty.schema import Schema
-from treaty.schema._declare import version_of
+from treaty.schema._declare import state_options
 
 _T = TypeVar("_T")
 _PathLike = str | os.PathLike[str]
@@ -45,7 +45,7 @@ def restore(path: _PathLike, cls: Any, **options: Unpack[RestoreOptions]) -> Any
 
 def write(path: _PathLike, state: object) -> None:
     """Write an instance or a tree to a file that replaces `path` as a whole; np.load reads the arrays of it."""
-    if version_of(type(state)) is not None:
+    if state_options(type(state)) is not None:
         found = checked(state)
         write_tree(os.fspath(path), found.tree, Writing(found.schema, ordered=found.ordered))
         return

@@ -12,7 +12,7 @@ from treaty.runtime._errors import InvalidArgumentError, show_path
 from treaty.runtime._save.check import checked
 from treaty.runtime._trees import check_depth, is_stored_array
 from treaty.schema import Schema, ir
-from treaty.schema._declare import version_of
+from treaty.schema._declare import state_options
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
 
 SEQUENCE: Final = 1
@@ -91,7 +91,7 @@ def _plain(value: Any, keys: _Keys) -> Iterator[ItemLeaf]:
     elif isinstance(value, (list, tuple)):
         empty = "List" if isinstance(value, list) else "Tuple"
         yield from _nodes([(str(index), SEQUENCE, one) for index, one in enumerate(value)], empty, keys)
-    elif version_of(type(value)) is not None:
+    elif state_options(type(value)) is not None:
         inner = checked(value)
         assert inner.schema is not None
         yield from _typed(inner.schema, ir.Node(inner.schema.root), inner.tree, keys)

@@ -1,0 +1,106 @@
+"""The revisions of a class: each declaration that was locked, with all the classes it reached then.
+
+A revision counts one class and what it reaches, but not what its type variables stand for: `Moments[Linear]` has the
+revisions of `Moments`, in which a variable is a class `~0`, `~1`, … without fields.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import attrs
+from attrs import frozen
+
+from treaty.schema import ir
+from treaty.schema._settle import settle
+from treaty.schema._ties import EVERY, open_ties
+from treaty.schema.evolution.migrations import Step
+
+VARIABLE: Final = "~"  # how the id of a class begins that stands for a type variable
+
+
+@frozen(slots=False)
+class Revision:
+    """One declaration of a class. `digest` is that of its schema, which is made when it is needed."""
+
+    number: int
+    digest: str
+    load: Callable[[], ir.Schema] = attrs.field(repr=False, eq=False)
+
+    @cached_property
+    def schema(self) -> ir.Schema:
+        return self.load()
+
+
+@frozen(slots=False)
+class History:
+    """The revisions of one class, from 1 on, and the migrations between them: `steps[n]` goes from n to n + 1."""
+
+    symbol: str
+    revisions: tuple[Revision, ...] = ()
+    steps: Mapping[int, Step] = attrs.field(factory=dict)
+    former: tuple[str, ...] = ()  # symbols that the class had before
+
+    @property
+    def last(self) -> int:
+        return len(self.revisions)
+
+    def __getitem__(self, number: int) -> Revision:
+        return self.revisions[number - 1]
+
+    @cached_property
+    def is_generic(self) -> bool:
+        return bool(self.revisions) and bool(self.revisions[-1].schema.root_class.args)
+
+    def numbers(self, schema: ir.Schema) -> list[int]:
+        """The revisions that a class, the root of a schema, may be of: several where only the meaning changed."""
+        if not self.is_generic:
+            return [one.number for one in self.revisions if one.digest == schema.digest]
+        args = schema.root_class.args
+        filled = ((one.number, instance(one.schema, args, schema)) for one in self.revisions)
+        return [number for number, one in filled if one is not None and one.digest == schema.digest]
+
+    def present(self, schema: ir.Schema) -> int:
+        """The number of the present declaration: the last, or the next where it differs or a migration leads to it."""
+        return self.last if self.last in self.numbers(schema) and self.last not in self.steps else self.last + 1
+
+    def schema(self, number: int, like: ir.Schema) -> ir.Schema:
+        """The schema of a revision; of a generic class, with the arguments that `like`, another instance of it, has."""
+        found = self[number].schema
+        if not found.root_class.args:
+            return found
+        filled = instance(found, like.root_class.args, like)
+        assert filled is not None  # whoever asks has found `like` among the revisions
+        return filled
+
+
+Histories: TypeAlias = Callable[[str], History | None]  # of a class by its symbol
+
+
+def no_history(symbol: str) -> None:
+    return None
+
+
+def instance(generic: ir.Schema, args: tuple[ir.Type, ...], owner: ir.Schema) -> ir.Schema | None:
+    """A generic revision with its variables filled in by types of another schema; None if it has not so many."""
+    if len(generic.root_class.args) != len(args):
+        return None
+    # Both schemas may have a class of one name that differs: those of the revision go by names of their own.
+    ids = {cls.id: f"{cls.id}@" for cls in generic.classes if not cls.id.startswith(VARIABLE)}
+
+    def fill(type: ir.Type) -> ir.Type:
+        if isinstance(type, ir.Node):
+            if type.cls.startswith(VARIABLE):
+                return open_ties(args[int(type.cls[len(VARIABLE) :])])
+            return ir.Node(ids[type.cls], type.ties)
+        return ir.with_children(type, fill)
+
+    raw = {cls.id: cls for cls in owner.classes}
+    for cls in generic.classes:
+        if cls.id in ids:
+            fields = tuple(attrs.evolve(field, type=fill(field.type)) for field in cls.fields)
+            own_args = tuple(fill(one) for one in cls.args)
+            raw[ids[cls.id]] = attrs.evolve(cls, id=ids[cls.id], fields=fields, args=own_args)
+    root = ids[generic.root]
+    reached = ir.Schema(root, tuple(raw.values())).at(root)
+    return ir.Schema(root, settle({cls.id: cls for cls in reached.classes}, EVERY))
