@@ -11,7 +11,10 @@ _HOMES: Final = {
     "_declare": ("ArraySpec", "Dims", "Fields", "Length", "field", "state"),
     "_errors": ("NewerFormatError", "SchemaError", "TreatyError"),
     "_read": ("schema_of",),
+    "evolution.migrations": ("migration",),
+    "evolution.resolve": ("resolve",),
     "ir": ("Schema",),
+    "keymap": ("KeyMap", "Rule"),
 }
 
 if TYPE_CHECKING:
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
     from treaty.schema._errors import SchemaError as SchemaError
     from treaty.schema._errors import TreatyError as TreatyError
     from treaty.schema._read import schema_of as schema_of
+    from treaty.schema.evolution.migrations import migration as migration
+    from treaty.schema.evolution.resolve import resolve as resolve
     from treaty.schema.ir import Schema as Schema
+    from treaty.schema.keymap import KeyMap as KeyMap
+    from treaty.schema.keymap import Rule as Rule
 else:
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,6 +1,7 @@
 """The one dtype table: every dtype JAX has, under every spelling that Treaty meets."""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -70,6 +71,20 @@ TABLE: Final = (
 # fmt: on
 
 BY_NAME: Final = {row.name: row for row in TABLE}
+
+# What a dtype may be widened to without a value being changed: a closed table.
+WIDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "bfloat16": ("float32", "float64"),
+    "float16": ("float32", "float64"),
+    "float32": ("float64",),
+    "complex64": ("complex128",),
+    "int8": ("int16", "int32", "int64"),
+    "int16": ("int32", "int64"),
+    "int32": ("int64",),
+    "uint8": ("uint16", "uint32", "uint64"),
+    "uint16": ("uint32", "uint64"),
+    "uint32": ("uint64",),
+}
 
 KEY_IMPLS: Final = {"threefry2x32": 2, "rbg": 4, "unsafe_rbg": 4}  # words of key data per key
 

@@ -1,0 +1,142 @@
+"""The list of a plan that people read: what each leaf of the reader is made of, and what of the writer is dropped."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias, assert_never
+
+from attrs import evolve, frozen
+
+from treaty.schema import ir
+from treaty.schema.evolution.migrations import Function
+from treaty.schema.evolution.resolution import (
+    EACH,
+    Action,
+    Convert,
+    Each,
+    Fill,
+    From,
+    Keep,
+    Make,
+    Path,
+    Plan,
+    Same,
+    Through,
+    Unless,
+    Verb,
+)
+
+# Of several things that become of a leaf on its way, the one that is told.
+_STRONGEST: Final[tuple[Verb, ...]] = ("migrated", "moved", "cast", "widened", "defaulted", "renamed", "as-is")
+_Source: TypeAlias = Callable[[Path], Action]  # what is known of a node of the state that a plan begins with
+
+
+def actions(schema: ir.Schema, plan: Plan) -> Iterator[Action]:
+    """One for each leaf of the class that the plan makes."""
+    for one in _Walk(schema).type(ir.Node(schema.root), plan, (), (), _itself, ()):
+        is_renamed = one.verb == "as-is" and one.was != (one.path,)
+        yield evolve(one, verb="renamed") if is_renamed else one
+
+
+def dropped(plan: Plan | Fill, path: Path) -> Iterator[Path]:
+    """The keys that a plan leaves out on purpose."""
+    if isinstance(plan, Make):
+        yield from ((*path, drop.key) for drop in plan.drops)
+        for _, origin in plan.parts:
+            if isinstance(origin, From):
+                yield from dropped(origin.plan, (*path, origin.key))
+    elif isinstance(plan, Each):
+        yield from dropped(plan.plan, (*path, EACH))
+    elif isinstance(plan, Unless):
+        yield from dropped(plan.plan, path)
+    elif isinstance(plan, Through):
+        for one in (plan.before, plan.rest, plan.after):
+            yield from dropped(one, path)
+    elif not isinstance(plan, (Keep, Convert, Fill, Same)):
+        assert_never(plan)
+
+
+def _itself(path: Path) -> Action:
+    return Action(path, "as-is", (path,))
+
+
+@frozen
+class _Walk:
+    """Walks a plan along the schema of what it makes."""
+
+    schema: ir.Schema
+
+    def type(
+        self, type: ir.Type, plan: Plan | Fill, path: Path, was: Path, source: _Source, above: tuple[str, ...]
+    ) -> Iterator[Action]:
+        """`path` and `was` are where the node is, and where it was; `above` are the classes it is inside of."""
+        if isinstance(plan, Same):  # a class in itself: its leaves are listed where it stands first
+            return
+        if isinstance(plan, Unless):
+            yield from self.type(type, plan.plan, path, was, source, above)
+            return
+        if isinstance(plan, Through):
+            source, was, plan = _through(plan, was, source), (), plan.after
+            yield from self.type(type, plan, path, was, source, above)
+            return
+        inner = type.item if isinstance(type, ir.Optional) else type
+        parts = self._parts(inner, above)
+        if not parts or (isinstance(plan, Fill) and plan.default == "None"):
+            yield _leaf(plan, path, was, source)
+            return
+        inside = (*above, inner.cls) if isinstance(inner, ir.Node) else above
+        for key, part in parts.items():
+            below, at = _below(plan, key, was)
+            yield from self.type(part, below, (*path, key), at, source, inside)
+
+    def _parts(self, type: ir.Type, above: tuple[str, ...]) -> Mapping[str, ir.Type]:
+        if isinstance(type, ir.Leaf) or (isinstance(type, ir.Node) and type.cls in above):
+            return {}
+        return ir.parts(self.schema, type, (EACH,)) or {}
+
+
+def _below(plan: Plan | Fill, key: str, was: Path) -> tuple[Plan | Fill, Path]:
+    """The plan of an entry, and where the entry was."""
+    if isinstance(plan, Make):
+        origin = dict(plan.parts).get(key, From(key, Keep()))
+        return (origin.plan, (*was, origin.key)) if isinstance(origin, From) else (origin, was)
+    if isinstance(plan, Fill):
+        return plan, was
+    return plan.plan if isinstance(plan, Each) else Keep(), (*was, key)
+
+
+def _leaf(plan: Plan | Fill, path: Path, was: Path, source: _Source) -> Action:
+    if isinstance(plan, Fill):
+        return Action(path, "defaulted", (), plan.default)
+    found = source(was)
+    if not isinstance(plan, Convert):
+        return evolve(found, path=path)
+    converted = Action(path, "widened" if plan.exact else "cast", found.was, f"{plan.was} to {plan.to}")
+    return min(evolve(found, path=path), converted, key=lambda one: _STRONGEST.index(one.verb))
+
+
+def _through(plan: Through, was: Path, source: _Source) -> _Source:
+    """What is known of the state that a migration gives."""
+    note = f"migration({plan.cls.rpartition(':')[2]}, {plan.number})"
+    if isinstance(plan.step, Function):
+        return lambda path: Action(path, "migrated", source(was).was, note)
+    assert plan.taken is not None
+    before = _known(plan.taken, plan.before, was, source)
+    rest = _known(plan.given, plan.rest, (), before)
+
+    def given(path: Path) -> Action:
+        for shape in plan.shaped:
+            if path in shape.targets:
+                return Action(path, "moved", tuple(one for at in shape.sources for one in before(at).was), note)
+        for move in plan.moves:
+            if path[: len(move.target)] == move.target:
+                return Action(path, "moved", before((*move.source, *path[len(move.target) :])).was, note)
+        return rest(path)
+
+    return given
+
+
+def _known(schema: ir.Schema, plan: Plan, was: Path, source: _Source) -> _Source:
+    """What is known of the state that a plan makes: leaf by leaf, where it changes anything."""
+    if isinstance(plan, Keep):
+        return lambda path: source((*was, *path))
+    found = {one.path: one for one in _Walk(schema).type(ir.Node(schema.root), plan, (), was, source, ())}
+    return lambda path: found.get(path) or source((*was, *path))

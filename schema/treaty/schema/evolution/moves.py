@@ -1,0 +1,218 @@
+"""The rules of a migration against the two revisions that it lies between: what they take, what they give, what is left.
+
+A rule without a layout, an axis or stacked layers takes a subtree or a leaf elsewhere as it is: such are `plain`, and what is
+below goes on to be resolved. All others change arrays; they are `shaped`, and carried out as key maps are.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+
+import attrs
+from attrs import frozen
+
+from treaty.schema import ir
+from treaty.schema._key_patterns import REST, SEPARATOR, Axis, Pattern
+from treaty.schema.dtypes import WIDER
+from treaty.schema.evolution.migrations import Moves
+from treaty.schema.evolution.resolution import EACH, Move, Path, Plan, Shape, show
+from treaty.schema.keymap import Leg, Rule
+
+
+class Unfitting(Exception):
+    """A rule does not fit the revisions that it lies between."""
+
+    def __init__(self, expected: str, got: str) -> None:
+        super().__init__(expected, got)
+        self.expected, self.got = expected, got
+
+
+@frozen
+class PlainMove:
+    """A subtree or leaf that a rule takes elsewhere, with its types on both sides."""
+
+    rule: Rule
+    source: Path
+    path: Path
+    taken: ir.Type
+    given: ir.Type
+
+    def move(self, plan: Plan) -> Move:
+        return Move(self.rule, self.source, self.path, plan)
+
+
+@frozen
+class Moved:
+    """`taken` and `given` are the schemas of the two revisions without what the rules take and give."""
+
+    taken: ir.Schema
+    given: ir.Schema
+    plain: tuple[PlainMove, ...]
+    shaped: tuple[Shape, ...]
+
+
+def moved(begin: ir.Schema, end: ir.Schema, step: Moves) -> Moved:
+    """Raises Unfitting for a rule that does not fit the two revisions."""
+    stored, fields = dict(nodes_below(begin)), dict(nodes_below(end))
+    plain: list[PlainMove] = []
+    shaped: list[Shape] = []
+    taken: set[Path] = set()
+    given: set[Path] = set()
+    for rule in step.keymap.rules:
+        if len(rule.legs) == 1 and rule.legs[0].layout is None:
+            found = list(_plain(rule, rule.legs[0], stored, fields))
+            plain += found
+            taken |= {one.source for one in found}
+            given |= {one.path for one in found}
+        else:
+            shape = _shape(rule, stored, fields)
+            shaped.append(shape)
+            taken |= set(shape.sources)
+            given |= set(shape.targets)
+    return Moved(without(begin, taken), without(end, given), tuple(plain), tuple(shaped))
+
+
+def nodes_below(schema: ir.Schema) -> Iterator[tuple[Path, ir.Type]]:
+    """Every node below the root, by path; a class inside itself is not walked again."""
+
+    def walk(type: ir.Type, path: Path, above: tuple[str, ...]) -> Iterator[tuple[Path, ir.Type]]:
+        if path:
+            yield path, type
+        inner = type.item if isinstance(type, ir.Optional) else type
+        if isinstance(inner, ir.Leaf):
+            return
+        if isinstance(inner, ir.Node):
+            if inner.cls in above:
+                return
+            above = (*above, inner.cls)
+        for key, part in (ir.parts(schema, inner, (EACH,)) or {}).items():
+            yield from walk(part, (*path, key), above)
+
+    yield from walk(ir.Node(schema.root), (), ())
+
+
+def without(schema: ir.Schema, paths: Iterable[Path]) -> ir.Schema:
+    """The schema without these nodes, and without what has nothing left; classes are cut where they stand, not everywhere."""
+    cut = _Cut(schema, {cls.id: cls for cls in schema.classes})
+    root = cut.cls(schema.root, sorted(paths)) or cut.empty(schema.root)
+    return ir.Schema(root, tuple(cut.made.values())).at(root)
+
+
+@attrs.define
+class _Cut:
+    schema: ir.Schema
+    made: dict[str, ir.Class]
+
+    def cls(self, id: str, paths: Sequence[Path]) -> str | None:
+        if not paths:
+            return id
+        fields = self._parts({one.key: one.type for one in self.schema[id].fields}, paths)
+        kept = [
+            attrs.evolve(one, type=type) for one in self.schema[id].fields if (type := fields.get(one.key)) is not None
+        ]
+        return self._enter(attrs.evolve(self.schema[id], fields=tuple(kept))) if kept else None
+
+    def empty(self, id: str) -> str:
+        return self._enter(attrs.evolve(self.schema[id], fields=()))
+
+    def _parts(self, parts: dict[str, ir.Type], paths: Sequence[Path]) -> dict[str, ir.Type | None]:
+        found: dict[str, ir.Type | None] = {}
+        for key, type in parts.items():
+            below = [path[1:] for path in paths if path[0] == key]
+            found[key] = None if () in below else self._type(type, below) if below else type
+        return found
+
+    def _type(self, type: ir.Type, paths: Sequence[Path]) -> ir.Type | None:
+        if isinstance(type, ir.Optional):
+            inner = self._type(type.item, paths)
+            return None if inner is None else ir.Optional(inner)
+        if isinstance(type, ir.Node):
+            made = self.cls(type.cls, paths)
+            return None if made is None else ir.Node(made, type.ties)
+        if isinstance(type, ir.Sequence):
+            item = self._parts({EACH: type.item}, paths)[EACH]
+            return None if item is None else attrs.evolve(type, item=item)
+        if isinstance(type, ir.Dict):
+            value = self._parts({EACH: type.value}, paths)[EACH]
+            return None if value is None else attrs.evolve(type, value=value)
+        # Of what is left of a tuple or a Partial the keys count, as of a class.
+        left = self._parts(ir.parts(self.schema, type) or {}, paths)
+        kept = [ir.Field(key, key, key, one) for key, one in left.items() if one is not None]
+        return ir.Node(self._enter(ir.Class("", "builtins:dict", "keywords", (), tuple(kept)))) if kept else None
+
+    def _enter(self, cls: ir.Class) -> str:
+        id = f"{cls.id}!{len(self.made)}"
+        self.made[id] = attrs.evolve(cls, id=id)
+        return id
+
+
+def _plain(rule: Rule, leg: Leg, stored: dict[Path, ir.Type], fields: dict[Path, ir.Type]) -> Iterator[PlainMove]:
+    sources = _matching(leg.stored, leg, stored, ".", "the earlier revision")
+    targets = _matching(leg.field, leg, fields, SEPARATOR, "the later revision")
+    by_name = {name: path for path, names in targets.items() for name in names}
+    for source, names in sources.items():
+        for name, values in names.items():
+            target = by_name.get(leg.field.fill(values))
+            if target is None:
+                raise Unfitting(f"a field of the later revision for {rule}", f"none for {name!r}")
+            yield PlainMove(rule, source, target, stored[source], fields[target])
+            break
+
+
+def _shape(rule: Rule, stored: dict[Path, ir.Type], fields: dict[Path, ir.Type]) -> Shape:
+    taken: dict[Path, None] = {}
+    given: dict[Path, None] = {}
+    for leg in rule.legs:
+        sources = _matching(leg.stored, leg, stored, ".", "the earlier revision")
+        targets = _matching(leg.field, leg, fields, SEPARATOR, "the later revision")
+        _check_arrays(rule, leg, [stored[one] for one in sources], [fields[one] for one in targets])
+        taken |= dict.fromkeys(sources)
+        given |= dict.fromkeys(targets)
+    return Shape(rule, tuple(taken), tuple(given))
+
+
+def _matching(
+    pattern: Pattern, leg: Leg, nodes: dict[Path, ir.Type], separator: str, side: str
+) -> dict[Path, dict[str, dict[str, str]]]:
+    """The nodes that a pattern names: by path, and by such names of items as the pattern has, what its placeholders are."""
+    regex = pattern.regex(leg.indices)
+    words = [word for part in pattern.parts[::2] for word in re.split(r"[.\0]", part) if word]
+    found: dict[Path, dict[str, dict[str, str]]] = {}
+    for path in nodes:
+        choices = [["0", *words] if key == EACH else [key] for key in path]
+        for keys in product(*choices):
+            if match := regex.fullmatch(separator.join(keys)):
+                found.setdefault(path, {})[separator.join(keys)] = match.groupdict()
+    if not found:
+        shown = pattern.fill({name: f"{{{name}}}" for name in pattern.placeholders}).replace(SEPARATOR, ".")
+        known = ", ".join(show(path) for path in list(nodes)[:12])
+        raise Unfitting(f"{shown!r} in {side}", f"only {known or 'nothing'}{', …' if len(nodes) > 12 else ''}")
+    return found
+
+
+def _check_arrays(rule: Rule, leg: Leg, stored: Iterable[ir.Type], fields: Iterable[ir.Type]) -> None:
+    for theirs in stored:
+        for mine in fields:
+            if not isinstance(theirs, ir.Array) or not isinstance(mine, ir.Array):
+                other = mine if isinstance(theirs, ir.Array) else theirs
+                raise Unfitting(f"arrays on both sides of {rule}", ir.describe(other))
+            if theirs.dtype != mine.dtype and mine.dtype not in WIDER.get(theirs.dtype, ()):
+                raise Unfitting(f"one dtype on both sides of {rule}", f"{theirs.dtype} and {mine.dtype}")
+            wanted = _rank(len(theirs.dims), leg)
+            if wanted != len(mine.dims):
+                expected = "another rank" if wanted is None else f"{wanted} axes"
+                raise Unfitting(f"{expected} on the later side of {rule}", ir.describe(mine))
+
+
+def _rank(rank: int, leg: Leg) -> int | None:
+    """How many axes an array has after a rule; None where it has not as many as the layout says."""
+    if leg.layout is None:
+        return rank
+    rest = rank - _named(leg.layout.stored)
+    if rest < 0 or (rest and (REST,) not in leg.layout.stored):
+        return None
+    return _named(leg.layout.field) + rest
+
+
+def _named(axes: tuple[Axis, ...]) -> int:
+    return sum(axis != (REST,) for axis in axes)

@@ -1,0 +1,478 @@
+"""`resolve`: from the schema that a checkpoint was written with to the one that it is read by.
+
+A pure function of two schemas and the histories of their classes. The gate in CI, every restore and `treaty plan` ask it,
+so that they cannot disagree. Classes are paired as they stand in the tree. Where the reader's class has migrations from
+the writer's revision on, they are applied in turn; else fields are paired by key, then by alias, and what is new is filled in.
+"""
+
+import builtins
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+from attrs import define, field, frozen
+
+from treaty.schema import ir
+from treaty.schema.dims import Expr, Int, Name
+from treaty.schema.dtypes import WIDER
+from treaty.schema.evolution.history import Histories, History, no_history
+from treaty.schema.evolution.migrations import Function
+from treaty.schema.evolution.moves import Unfitting, moved
+from treaty.schema.evolution.resolution import (
+    EACH,
+    Convert,
+    Drop,
+    Each,
+    Fill,
+    From,
+    Keep,
+    Make,
+    Path,
+    Plan,
+    Problem,
+    Resolution,
+    Same,
+    Through,
+    Unless,
+)
+from treaty.schema.evolution.sizes import Sizes, substituted, writer_sizes
+
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+_NO_CASTS: Final[Mapping[str, str]] = MappingProxyType({})
+_WIDER_SCALARS: Final = {"int": ("float", "complex"), "float": ("complex",)}
+
+
+def resolve(
+    writer: ir.Schema,
+    reader: ir.Schema,
+    migrations: Histories = no_history,
+    *,
+    revisions: Mapping[str, int] = _NOTHING,
+    cast: Mapping[str, str] = _NO_CASTS,
+) -> Resolution:
+    """What becomes of each leaf of the reader and of the writer, or all that stands in the way.
+
+    `migrations` gives the history of a class by its symbol. `revisions` are those that the checkpoint says its classes are
+    of, by symbol; without them, a class is known by its digest. `cast` are dtypes that the caller wants converted.
+    """
+    resolver = _Resolver(migrations, revisions, cast)
+    found = resolver.classes(_Side(writer, "stored"), _Side(reader, "present"))
+    return Resolution(
+        writer, reader, found.plan, tuple(found.problems), tuple(found.conditions), found.revision, found.present
+    )
+
+
+@frozen
+class _Side:
+    """A class with all that it reaches: as the checkpoint has it, as a revision had it, or as the code declares it today."""
+
+    schema: ir.Schema
+    time: Literal["stored", "past", "present"]
+
+    @property
+    def cls(self) -> ir.Class:
+        return self.schema.root_class
+
+    @property
+    def present(self) -> bool:
+        return self.time == "present"
+
+
+@define
+class Outcome:
+    """What was found of two classes, or of two types in them, by paths from there."""
+
+    plan: Plan = field(factory=Keep)
+    problems: list[Problem] = field(factory=list)
+    conditions: list[Problem] = field(factory=list)
+    sizes: Mapping[str, Expr] | None = None  # of the reader's dims in the writer's; None where that is not known
+    revision: int | None = None
+    present: int | None = None
+
+    def take(self, other: "Outcome", *keys: str) -> Plan:
+        """The plan of a part; what was found of it is said below these keys."""
+        self.problems += [problem.below(*keys) for problem in other.problems]
+        self.conditions += [problem.below(*keys) for problem in other.conditions]
+        return other.plan
+
+    def problem(self, kind: str, expected: str, got: str, path: Path, hint: str = "") -> Plan:
+        self.problems.append(Problem("LOAD", kind, expected, got, path, hint))
+        return Keep()
+
+    def silent(self, kind: str, expected: str, got: str, path: Path, hint: str = "") -> Plan:
+        self.problems.append(Problem("SILENT", kind, expected, got, path, hint))
+        return Keep()
+
+    def condition(self, kind: str, expected: str, got: str, path: Path, hint: str = "") -> None:
+        self.conditions.append(Problem("LOAD", kind, expected, got, path, hint))
+
+
+@define
+class _Resolver:
+    histories: Histories
+    revisions: Mapping[str, int]
+    cast: Mapping[str, str]
+    known: dict[tuple[str, ...], Outcome] = field(factory=dict)
+    _below: dict[tuple[int, str], ir.Schema] = field(factory=dict)
+    _kept: list[ir.Schema] = field(factory=list)  # for `_below`, so that no id of one is used again
+
+    def below(self, side: _Side, id: str) -> _Side:
+        """A class that a side reaches."""
+        key = (builtins.id(side.schema), id)
+        if key not in self._below:
+            self._kept.append(side.schema)
+            self._below[key] = side.schema.at(id)
+        return _Side(self._below[key], side.time)
+
+    def classes(self, writer: _Side, reader: _Side) -> Outcome:
+        """The way from one class to another, known or made."""
+        key = (writer.cls.id, writer.schema.digest, writer.time, reader.cls.id, reader.schema.digest, reader.time)
+        if key in self.known:
+            return self.known[key]
+        inside = Same()
+        self.known[key] = Outcome(plan=inside)
+        found = self._classes(writer, reader)
+        inside.plan = found.plan
+        self.known[key] = found
+        return found
+
+    def _classes(self, writer: _Side, reader: _Side) -> Outcome:
+        history = self.histories(reader.cls.symbol)
+        if history is None or not history.revisions:
+            return self._fields(writer, reader)
+        present = history.present(reader.schema) if reader.present else max(history.numbers(reader.schema), default=0)
+        found = self._revision(history, writer, present)
+        if isinstance(found, Problem):
+            return Outcome(problems=[found])
+        outcome = self._between(history, writer, found, reader, present)
+        outcome.revision, outcome.present = found, present
+        return outcome
+
+    def _revision(self, history: History, writer: _Side, present: int) -> int | Problem | None:
+        """Which revision the writer's class is of; None where the history does not know it."""
+        if writer.present:
+            return present
+        numbers = history.numbers(writer.schema)
+        if writer.time == "past":
+            return max(numbers, default=None)
+        name = history.symbol.rpartition(":")[2]
+        said = next((self.revisions[one] for one in _symbols(history, writer) if one in self.revisions), None)
+        if said is not None:
+            if said <= history.last or said == present:
+                return said
+            return Problem(
+                "LOAD",
+                "newer",
+                f"a revision of {name} that this code knows, up to {history.last}",
+                f"revision {said}, of newer code",
+                (),
+                "update the code, or restore with a class that declares what the checkpoint has",
+            )
+        ways = {tuple(_steps(history, number, present)) for number in numbers}
+        if len(ways) > 1:
+            said_ = " or ".join(map(str, numbers))
+            return Problem(
+                "LOAD",
+                "revision",
+                f"to know the revision of {name}",
+                f"what may be of {said_}",
+                (),
+                f"pass revision={numbers[-1]} (or the other)",
+            )
+        return numbers[-1] if numbers else None
+
+    def _between(self, history: History, writer: _Side, number: int | None, reader: _Side, present: int) -> Outcome:
+        """Through the migrations that lie between two revisions, one after the other."""
+        steps = [] if number is None else _steps(history, number, present)
+        if not steps:
+            return self._fields(writer, reader)
+        start = steps[0]
+        begin = _Side(history.schema(start, writer.schema), "past")
+        end = reader if start + 1 == present else _Side(history.schema(start + 1, writer.schema), "past")
+        outcome = Outcome()
+        before = outcome.take(self._fields(writer, begin))
+        after = outcome.take(self._between(history, end, start + 1, reader, present))
+        step = history.steps[start]
+        if isinstance(step, Function):
+            outcome.plan = Through(before, step, start, history.symbol, end.schema, after)
+            return outcome
+        try:
+            found = moved(begin.schema, end.schema, step)
+        except Unfitting as error:
+            where = f"in migration({history.symbol.rpartition(':')[2]}, {start})"
+            outcome.problem("migration", error.expected, error.got, (), where)
+            return outcome
+        rest = outcome.take(self._fields(_Side(found.taken, "past"), _Side(found.given, end.time)))
+        moves = []
+        for one in found.plain:
+            way = Outcome()
+            ends = _Frame(self, begin, end, way)
+            way.plan = ends.type(one.taken, one.given, ())
+            outcome.problems += [problem.below(*one.path) for problem in way.problems]
+            outcome.conditions += [problem.below(*one.path) for problem in way.conditions]
+            moves.append(one.move(way.plan))
+        outcome.plan = Through(
+            before, step, start, history.symbol, end.schema, after, begin.schema, tuple(moves), found.shaped, rest
+        )
+        return outcome
+
+    def _fields(self, writer: _Side, reader: _Side) -> Outcome:
+        """Field by field: by key, by alias, or filled in."""
+        is_same = writer.schema.digest == reader.schema.digest
+        if writer is reader or (is_same and not self._has_steps(reader)):
+            sizes: Mapping[str, Expr] = {name: Name(name) for name in reader.cls.dims}
+            return Outcome(sizes=sizes)
+        return _Frame(self, writer, reader, Outcome()).run()
+
+    def _has_steps(self, reader: _Side) -> bool:
+        """Whether a class below has migrations: then equal schemas may mean different things."""
+        histories = (self.histories(cls.symbol) for cls in reader.schema.classes)
+        return any(one is not None and one.steps for one in histories)
+
+
+@define
+class _Frame:
+    """Two classes, field by field."""
+
+    resolver: _Resolver
+    writer: _Side
+    reader: _Side
+    found: Outcome
+    cast_from: tuple[str, ...] = ()
+    sizes: Sizes = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.sizes = Sizes(writer_sizes(self.writer.cls))
+
+    def run(self) -> Outcome:
+        stored = {one.key: one for one in self.writer.cls.fields}
+        parts: list[tuple[str, From | Fill]] = []
+        missing: list[ir.Field] = []
+        for one in self.reader.cls.fields:
+            key = next((key for key in (one.key, *one.aliases) if key in stored), None)
+            if key is not None:
+                self.cast_from = one.cast_from
+                parts.append((one.key, From(key, self.type(stored.pop(key).type, one.type, (one.key,)))))
+            elif one.default is not None:
+                parts.append((one.key, self._fill(self.reader, one)))
+            else:
+                missing.append(one)
+        drops = [Drop(key, self._refill(stored.pop(key))) for key in self.reader.cls.reserved if key in stored]
+        self._unsettled(list(stored.values()), missing, [one for one in parts if isinstance(one[1], Fill)])
+        self.found.sizes = self.sizes.solve()
+        self.found.problems += self.sizes.problems
+        self.found.conditions += self.sizes.conditions
+        self.found.plan = _folded(Make(tuple(parts), tuple(drops)))
+        return self.found
+
+    def _fill(self, side: _Side, one: ir.Field) -> Fill:
+        return Fill(side.cls.symbol, one.name, one.type, str(one.default), side.present)
+
+    def _refill(self, one: ir.Field) -> Fill | None:
+        return None if one.default is None else self._fill(_Side(self.writer.schema, "past"), one)
+
+    def _unsettled(
+        self, vanished: list[ir.Field], missing: list[ir.Field], filled: list[tuple[str, From | Fill]]
+    ) -> None:
+        """Fields of which the declaration does not say what became of them, or where they come from."""
+        new = [*missing, *(one for one in self.reader.cls.fields if one.key in dict(filled))]
+        name = self.reader.cls.qualname
+        for one in vanished:
+            alike = next((other for other in new if self._is_alike(one.type, other.type)), None)
+            if alike is None:
+                self.found.problem(
+                    "removed",
+                    f"no such key in {name}",
+                    ir.describe(one.type),
+                    (one.key,),
+                    f"write @state(reserved=({one.key!r},)) to drop it",
+                )
+                continue
+            new.remove(alike)
+            missing = [other for other in missing if other is not alike]
+            default = "" if alike.default is not None else f", and a default for {alike.name}"
+            self.found.problem(
+                "renamed",
+                f"to know what became of {one.key!r}",
+                f"a new field {alike.key!r} of the same type",
+                (one.key,),
+                f"if that is it, write {alike.name} = field(aliases=({one.key!r},)); "
+                f"if not, write @state(reserved=({one.key!r},)){default}",
+            )
+        for one in missing:
+            self.found.problem(
+                "added",
+                ir.describe(one.type),
+                "nothing",
+                (one.key,),
+                "write field(default=...) or field(factory=...), which fills it in for earlier checkpoints",
+            )
+
+    def _is_alike(self, writer: ir.Type, reader: ir.Type) -> bool:
+        trial = _Frame(self.resolver, self.writer, self.reader, Outcome())
+        return trial.type(writer, reader, ()) == Keep() and not trial.found.problems
+
+    def type(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
+        """How a value of one type becomes one of another."""
+        if isinstance(reader, ir.Untyped):
+            return Keep()
+        if isinstance(reader, ir.Optional):
+            if writer == ir.Scalar("none"):
+                return Keep()
+            is_optional = isinstance(writer, ir.Optional)
+            plan = self.type(writer.item if isinstance(writer, ir.Optional) else writer, reader.item, path)
+            return Unless(plan) if is_optional and not isinstance(plan, Keep) else plan
+        if isinstance(writer, ir.Optional):
+            if reader != ir.Scalar("none"):
+                hint = "write X | None, or a migration that says what stands for None"
+                self.found.condition("required", ir.describe(reader), "None, where that was stored", path, hint)
+            plan = self.type(writer.item, reader, path)
+            return plan if isinstance(plan, Keep) else Unless(plan)
+        if isinstance(writer, ir.Untyped):
+            self.found.condition("untyped", ir.describe(reader), "what was stored unchecked", path)
+            return Keep()
+        if isinstance(writer, ir.Leaf) or isinstance(reader, ir.Leaf):
+            return self._leaf(writer, reader, path)
+        if isinstance(writer, ir.Node) and isinstance(reader, ir.Node):
+            return self._node(writer, reader, path)
+        return self._container(writer, reader, path)
+
+    def _leaf(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
+        if isinstance(writer, ir.Array) and isinstance(reader, ir.Array):
+            return self._array(writer, reader, path)
+        if isinstance(writer, ir.Key) and isinstance(reader, ir.Key):
+            return self._key(writer, reader, path)
+        if isinstance(writer, ir.Scalar) and isinstance(reader, ir.Scalar) and writer != reader:
+            if reader.type in _WIDER_SCALARS.get(writer.type, ()):
+                return Convert(writer.type, reader.type, exact=True)
+        elif isinstance(writer, ir.Enum) and isinstance(reader, ir.Enum):
+            if gone := [one for one in writer.members if one not in reader.members]:
+                expected = f"one of {', '.join(reader.members)}"
+                hint = "keep the member, or write a migration"
+                self.found.condition("enum", expected, f"{' or '.join(gone)}, where that was stored", path, hint)
+            return Keep()
+        if writer == reader:
+            return Keep()
+        return self.found.problem(
+            "type", ir.describe(reader), ir.describe(writer), path, "write a migration, a function that converts it"
+        )
+
+    def _array(self, writer: ir.Array, reader: ir.Array, path: Path) -> Plan:
+        if len(writer.dims) != len(reader.dims):
+            hint = "write a migration, with a layout in a Rule or as a function"
+            return self.found.problem("rank", ir.describe(reader), ir.describe(writer), path, hint)
+        for mine, theirs in zip(reader.dims, writer.dims, strict=True):
+            self.sizes.add(mine.size, theirs.size, path, mine.label)
+        if writer.dtype == reader.dtype:
+            return Keep()
+        if reader.dtype in WIDER.get(writer.dtype, ()):
+            return Convert(writer.dtype, reader.dtype, exact=True)
+        if writer.dtype in self.cast_from or self.resolver.cast.get(writer.dtype) == reader.dtype:
+            return Convert(writer.dtype, reader.dtype, exact=False)
+        return self.found.problem(
+            "dtype",
+            ir.describe(reader),
+            ir.describe(writer),
+            path,
+            f"write field(cast_from=({writer.dtype!r},)), or pass cast={{{writer.dtype!r}: {reader.dtype!r}}}",
+        )
+
+    def _key(self, writer: ir.Key, reader: ir.Key, path: Path) -> Plan:
+        if len(writer.dims) != len(reader.dims):
+            return self.found.problem("rank", ir.describe(reader), ir.describe(writer), path, "write a migration")
+        for mine, theirs in zip(reader.dims, writer.dims, strict=True):
+            self.sizes.add(mine.size, theirs.size, path, mine.label)
+        if reader.impl in (None, writer.impl):
+            return Keep()
+        if writer.impl is None:
+            self.found.condition("prng", ir.describe(reader), "a key of another implementation, where stored", path)
+            return Keep()
+        hint = "other numbers would follow: write a migration that makes a new key"
+        return self.found.silent("prng", ir.describe(reader), ir.describe(writer), path, hint)
+
+    def _node(self, writer: ir.Node, reader: ir.Node, path: Path) -> Plan:
+        theirs, mine = self.resolver.below(self.writer, writer.cls), self.resolver.below(self.reader, reader.cls)
+        if self._is_other_class(theirs.cls, mine.cls):
+            hint = f"if it is the same thing under another name, say so: treaty lock --moved {theirs.cls.symbol}={mine.cls.symbol}"
+            return self.found.silent("class", mine.cls.symbol, theirs.cls.symbol, path, hint)
+        found = self.resolver.classes(theirs, mine)
+        plan = self.found.take(found, *path)
+        if found.sizes is not None:
+            # A dim that the owner does not tie is a size of its own.
+            own = {name: Name(f"{'.'.join(path)}.{name}") for name in theirs.cls.dims}
+            above = {**own, **dict(writer.ties)}
+            for name, size in reader.ties:
+                if name in found.sizes:
+                    self.sizes.add(size, substituted(found.sizes[name], above), path)
+        return plan
+
+    def _is_other_class(self, writer: ir.Class, reader: ir.Class) -> bool:
+        """Of classes of other libraries the name is the meaning: two with the same fields are two things."""
+        if writer.kind not in ("namedtuple", "foreign") or reader.kind not in ("namedtuple", "foreign"):
+            return False
+        history = self.resolver.histories(reader.symbol)
+        return writer.symbol != reader.symbol and (history is None or writer.symbol not in history.former)
+
+    def _container(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
+        if isinstance(reader, ir.Sequence) and isinstance(writer, ir.Sequence):
+            self._length(reader.length, writer.length, path)
+            return _each(self.type(writer.item, reader.item, (*path, EACH)))
+        if isinstance(reader, ir.Dict) and isinstance(writer, ir.Dict):
+            if reader.key == "int" and writer.key == "str":
+                self.found.condition("keys", "numbers as keys", "text, where that was stored", path)
+            self._length(reader.length, writer.length, path)
+            return _each(self.type(writer.value, reader.value, (*path, EACH)))
+        if isinstance(reader, ir.Tuple) and isinstance(writer, ir.Tuple):
+            if len(reader.items) != len(writer.items):
+                expected, got = f"{len(reader.items)} items", f"{len(writer.items)}"
+                hint = "write a migration that says which of them are which"
+                return self.found.problem("tuple", expected, got, path, hint)
+            return self._items(writer.items, reader.items, path)
+        if isinstance(reader, ir.Sequence) and isinstance(writer, ir.Tuple):
+            self._length(reader.length, Int(len(writer.items)), path)
+            return self._items(writer.items, (reader.item,) * len(writer.items), path)
+        if isinstance(reader, ir.Tuple) and isinstance(writer, ir.Sequence):
+            self.sizes.add(Int(len(reader.items)), writer.length or Name(f"{'.'.join(path)}.length"), path)
+            return self._items((writer.item,) * len(reader.items), reader.items, path)
+        if isinstance(reader, ir.Partial) and isinstance(writer, ir.Partial):
+            if reader.func != writer.func:
+                return self.found.silent("function", reader.func, writer.func, path, "write a migration")
+            args = self.type(writer.args, reader.args, (*path, "args"))
+            keywords = self.type(writer.keywords, reader.keywords, (*path, "keywords"))
+            return _folded(Make((("args", From("args", args)), ("keywords", From("keywords", keywords)))))
+        return self.found.problem(
+            "container",
+            ir.describe(reader),
+            ir.describe(writer),
+            path,
+            "write a migration, a function that rebuilds it",
+        )
+
+    def _items(self, writer: tuple[ir.Type, ...], reader: tuple[ir.Type, ...], path: Path) -> Plan:
+        parts = []
+        for index, (theirs, mine) in enumerate(zip(writer, reader, strict=True)):
+            key = str(index)
+            parts.append((key, From(key, self.type(theirs, mine, (*path, key)))))
+        return _folded(Make(tuple(parts)))
+
+    def _length(self, reader: Expr | None, writer: Expr | None, path: Path) -> None:
+        if reader is not None:
+            self.sizes.add(reader, writer or Name(f"{'.'.join(path)}.length"), path)
+
+
+def _steps(history: History, number: int, present: int) -> list[int]:
+    return sorted(step for step in history.steps if number <= step < present)
+
+
+def _symbols(history: History, writer: _Side) -> tuple[str, ...]:
+    return writer.cls.symbol, history.symbol, *history.former
+
+
+def _each(plan: Plan) -> Plan:
+    return plan if isinstance(plan, Keep) else Each(plan)
+
+
+def _folded(made: Make) -> Plan:
+    """A dict that is made of all it was, as it was, is kept."""
+    is_kept = all(isinstance(one, From) and one.key == key and one.plan == Keep() for key, one in made.parts)
+    return Keep() if is_kept and not made.drops else made

@@ -1,0 +1,155 @@
+"""Dims of two revisions of a class: which of the reader's names are which sizes of the writer's.
+
+Names may change, as long as each of the reader's stands for one size of the writer's. A name that both have must be on the
+same axis: else a square kernel would be transposed without a word.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, assert_never
+
+from attrs import define, field, frozen
+
+from treaty.schema import ir
+from treaty.schema.dims import Expr, Int, Name, Op, definition_order, names
+from treaty.schema.evolution.resolution import Path, Problem
+
+_Terms: TypeAlias = Mapping[tuple[str, ...], int]  # a sum: factors -> how often
+
+
+@frozen
+class Pair:
+    """A size of the reader where the writer has another, and where."""
+
+    reader: Expr
+    writer: Expr
+    path: Path
+    label: str | None = None  # of the axis in the reader, which is a name for its size
+
+
+@define
+class Sizes:
+    """What the fields of one class say of its dims."""
+
+    writer: Mapping[str, Expr]  # the writer's dims by name, labels as what they are defined by
+    pairs: list[Pair] = field(factory=list)
+    problems: list[Problem] = field(factory=list)
+    conditions: list[Problem] = field(factory=list)
+
+    def add(self, reader: Expr, writer: Expr, path: Path, label: str | None = None) -> None:
+        self.pairs.append(Pair(reader, substituted(writer, self.writer), path, label))
+
+    def solve(self) -> dict[str, Expr]:
+        """The size of the writer that each name of the reader stands for; fills `problems` and `conditions`."""
+        found: dict[str, Expr] = {}
+        for pair in self.pairs:
+            for name in _plain_names(pair):
+                if name not in found:
+                    found[name] = pair.writer
+                    if name in self.writer and _terms(pair.writer) != _terms(self.writer[name]):
+                        self.problems.append(_permuted(name, pair))
+                elif _terms(found[name]) != _terms(pair.writer):
+                    self.conditions.append(_tied(name, found[name], pair))
+        for pair in self.pairs:
+            if not isinstance(pair.reader, Name):
+                self._compare(pair, found)
+        return found
+
+    def _compare(self, pair: Pair, found: Mapping[str, Expr]) -> None:
+        if not all(name in found for name in names(pair.reader)):
+            return
+        wanted = substituted(pair.reader, found)
+        if _terms(wanted) == _terms(pair.writer):
+            return
+        problem = Problem(
+            "LOAD",
+            "size",
+            f"a size of {pair.reader}",
+            str(pair.writer),
+            pair.path,
+            "write a name for the axis, or a migration" if isinstance(pair.writer, Int) else "",
+        )
+        both_fixed = isinstance(wanted, Int) and isinstance(pair.writer, Int)
+        (self.problems if both_fixed else self.conditions).append(problem)
+
+
+def writer_sizes(cls: ir.Class) -> dict[str, Expr]:
+    """The dims of a class, those that labels define as what they are defined by."""
+    found: dict[str, Expr] = {name: Name(name) for name in cls.dims}
+    defined = dict(cls.definitions)
+    for name in definition_order(defined):
+        found[name] = substituted(defined[name], found)
+    return found
+
+
+def substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """The expression with names replaced by expressions."""
+    if isinstance(expr, Name):
+        return values.get(expr.name, expr)
+    if isinstance(expr, Int):
+        return expr
+    if isinstance(expr, Op):
+        return Op(expr.op, substituted(expr.left, values), substituted(expr.right, values))
+    assert_never(expr)
+
+
+def _plain_names(pair: Pair) -> Iterable[str]:
+    if pair.label is not None:
+        yield pair.label
+    if isinstance(pair.reader, Name) and pair.reader.name != pair.label:
+        yield pair.reader.name
+
+
+def _permuted(name: str, pair: Pair) -> Problem:
+    return Problem(
+        "SILENT",
+        "dims-permuted",
+        f"{name} on the axis that it was on",
+        f"it where {pair.writer} was",
+        pair.path,
+        "if the axes changed places, write a migration with a layout; if only names did, take names that were not there before",
+    )
+
+
+def _tied(name: str, first: Expr, pair: Pair) -> Problem:
+    return Problem(
+        "LOAD",
+        "tie",
+        f"one size for {name}",
+        f"{first} and {pair.writer}, which may differ",
+        pair.path,
+        "give the axis a name of its own",
+    )
+
+
+def _terms(expr: Expr) -> _Terms:
+    """A sum of products, so that 2*d and d+d are one; a quotient counts as a name."""
+    if isinstance(expr, Int):
+        return {(): expr.value} if expr.value else {}
+    if isinstance(expr, Name):
+        return {(expr.name,): 1}
+    if not isinstance(expr, Op):
+        assert_never(expr)
+    left, right = _terms(expr.left), _terms(expr.right)
+    match expr.op:
+        case "+":
+            return _sum(left, right, 1)
+        case "-":
+            return _sum(left, right, -1)
+        case "*":
+            found: dict[tuple[str, ...], int] = {}
+            for one, count in left.items():
+                for other, times in right.items():
+                    key = tuple(sorted((*one, *other)))
+                    found[key] = found.get(key, 0) + count * times
+            return {key: count for key, count in found.items() if count}
+        case "//":
+            return {(f"({sorted(left.items())})//({sorted(right.items())})",): 1}
+        case _:
+            assert_never(expr.op)
+
+
+def _sum(left: _Terms, right: _Terms, sign: int) -> _Terms:
+    found = dict(left)
+    for key, count in right.items():
+        found[key] = found.get(key, 0) + sign * count
+    return {key: count for key, count in found.items() if count}
