@@ -132,6 +132,10 @@ class KeyMapError(TreatyError, ValueError):
         super().__init__("\n".join(self.problems))
 
 
+class MigrationError(TreatyError):
+    """A migration raised, or gave what is not the next revision; or a state cannot be written as an earlier one."""
+
+
 class ConversionError(TreatyError):
     """What was written is not what was read. `problems` holds every leaf that differs; nothing was put in place."""
 
@@ -168,6 +172,8 @@ def _show_state_key(key: str) -> str:
 
 
 def _show_key(key: str | int) -> str:
+    if key == "*":  # of a schema: every item of a list, tuple or dict
+        return "[*]"
     if isinstance(key, int):
         return f"[{key}]"
     return f".{key}" if key.isidentifier() else f"[{key!r}]"

@@ -32,6 +32,7 @@ def restore(
     shardings: Any = None,
     into: Into | None = None,
     cast: Mapping[str, str] | None = None,
+    revision: int | None = None,
     max_bytes_in_flight: int | None = None,
     progress: bool | None = None,
 ) -> Any:
@@ -46,8 +47,12 @@ def restore(
     `rules` places arrays by the names of their dims (`{"d_ff": "model"}`) or by regular expressions on their paths,
     `shardings` as it says: one Sharding, or an instance of `cls` that holds them.
 
-    Dtypes must be the declared ones, or narrower ones that lose nothing; `cast={"float32": "bfloat16"}` allows more. `max_bytes_in_flight` bounds the host memory of arrays on their way to
-    a device; a progress bar is shown on a terminal (`progress` None) or always or never. A file is mapped, not read: host
+    A checkpoint of an earlier revision of the class is brought to the present one, as aliases, defaults, reserved keys and
+    migrations say; one line on the log `treaty` tells what was not as it is. `revision` says which one was written, where
+    the format does not and several fit.
+
+    Dtypes must be the declared ones, or narrower ones that lose nothing; `cast={"float32": "bfloat16"}` allows more.
+    `max_bytes_in_flight` bounds the host memory of arrays on their way to a device; a progress bar is shown on a terminal (`progress` None) or always or never. A file is mapped, not read: host
     arrays are read-only views of it, and it may be replaced meanwhile, but must not be changed in place.
     """
     options = Options(
@@ -59,6 +64,7 @@ def restore(
         shardings=shardings,
         into=into,
         cast=cast,
+        revision=revision,
         max_bytes_in_flight=max_bytes_in_flight,
         progress=progress,
     )

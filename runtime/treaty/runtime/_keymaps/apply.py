@@ -38,6 +38,15 @@ def to_stored(keymap: KeyMap, tree: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
+def by_rule(rule: Rule, tensors: Mapping[str, Any], sizes: Mapping[str, int], *, inward: bool) -> dict[str, Any]:
+    """What one rule makes of the tensors that it names: fields, by paths joined with the separator, or back."""
+    problems: list[str] = []
+    found = _Run(KeyMap((rule,)), inward, sizes, problems).apply(tensors, [])
+    if problems:
+        raise KeyMapError(problems)
+    return found
+
+
 @frozen
 class _Side:
     """One end of a leg, and its layout as seen from there."""

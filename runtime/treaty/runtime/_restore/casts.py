@@ -1,7 +1,7 @@
 """Which stored dtypes may stand for which declared ones: a closed table that keeps every value, or what the caller asks for."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._state.declared import Declared, declared_arrays
@@ -10,20 +10,7 @@ from treaty.runtime._state.registry import Codec, is_class
 from treaty.runtime._state.state_dict import explain, explain_quickly
 from treaty.runtime._trees import Path, abstract, struct
 from treaty.schema import TreatyError, ir
-from treaty.schema.dtypes import BY_NAME
-
-WIDER: Final[Mapping[str, tuple[str, ...]]] = {
-    "bfloat16": ("float32", "float64"),
-    "float16": ("float32", "float64"),
-    "float32": ("float64",),
-    "complex64": ("complex128",),
-    "int8": ("int16", "int32", "int64"),
-    "int16": ("int32", "int64"),
-    "int32": ("int64",),
-    "uint8": ("uint16", "uint32", "uint64"),
-    "uint16": ("uint32", "uint64"),
-    "uint32": ("uint64",),
-}
+from treaty.schema.dtypes import BY_NAME, WIDER
 
 
 def check_cast(cast: Mapping[str, str] | None) -> None:
@@ -62,7 +49,7 @@ def fit_dtypes(
         stored = getattr(getattr(leaf, "dtype", None), "name", None)
         if not isinstance(one.type, ir.Array) or stored is None or stored == one.type.dtype:
             continue
-        if may_cast(stored, one.type.dtype, cast):
+        if stored in one.cast_from or may_cast(stored, one.type.dtype, cast):
             node[key] = struct(leaf.shape, BY_NAME[one.type.dtype].numpy)
         elif stored in BY_NAME:
             refused.setdefault(stored, set()).add(one.type.dtype)

@@ -26,6 +26,7 @@ class RestoreOptions(TypedDict, total=False):
     shardings: Any
     into: Into | None
     cast: Mapping[str, str] | None
+    revision: int | None
     max_bytes_in_flight: int | None
     progress: bool | None
 
@@ -42,14 +43,15 @@ class Options:
     shardings: Any = None
     into: Into | None = None
     cast: Mapping[str, str] | None = None
+    revision: int | None = None
     max_bytes_in_flight: int | None = None
     progress: bool | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether a checkpoint is wanted as it lies: all of it, on the default device or the host, and with no bar."""
-        others = (self.at, self.keymap, self.mesh, self.rules, self.shardings, self.cast, self.max_bytes_in_flight)
-        return all(one is None for one in others) and not self.progress
+        others = (self.at, self.keymap, self.mesh, self.rules, self.shardings, self.cast, self.revision)
+        return all(one is None for one in (*others, self.max_bytes_in_flight)) and not self.progress
 
     def check(self, codec: Codec[Any]) -> None:
         if self.dims is not None and not isinstance(self.dims, Mapping):
@@ -60,6 +62,10 @@ class Options:
         check_cast(self.cast)
         check_placement(self.mesh, self.rules, self.shardings, self.into)
         parse_paths(self.at)
+        if self.revision is not None and (type(self.revision) is not int or self.revision < 1):
+            raise TreatyError(f"expected a revision of 1 or more, got revision={self.revision!r}")
+        if self.revision is not None and self.keymap is not None:
+            raise TreatyError("expected revision or keymap, got both: a key map gives the names of the present class")
         limit = self.max_bytes_in_flight
         if limit is not None and (type(limit) is not int or limit < 1):
             raise TreatyError(f"expected max_bytes_in_flight of 1 or more, got {limit!r}")

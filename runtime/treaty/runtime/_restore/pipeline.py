@@ -7,19 +7,22 @@ from contextlib import suppress
 from typing import Any
 
 from treaty.runtime._devices.shardings import placement
-from treaty.runtime._errors import StateMismatchError
+from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.progress import progress_bar
 from treaty.runtime._restore.casts import fit_dtypes
 from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.read import read_arrays
-from treaty.runtime._restore.resolve import resolve
+from treaty.runtime._restore.resolve import Resolved, confusable, resolve
 from treaty.runtime._restore.select import select
 from treaty.runtime._restore.source import Source
+from treaty.runtime._state.declared import Declared
 from treaty.runtime._state.registry import Codec, codec_of, is_class
 from treaty.runtime._state.state_dict import from_state_dict
 from treaty.runtime._trees import Path, flatten, is_stored_array, nest
+from treaty.schema.evolution.resolution import show
+from treaty.schema.keymap import KeyMap
 
 
 def restore(source: Source, target: Any, options: Options) -> Any:
@@ -27,7 +30,7 @@ def restore(source: Source, target: Any, options: Options) -> Any:
     codec = codec_of(target)
     options.check(codec)
     # The shapes of a template are compared with what was built: too late where that takes a transfer.
-    if options.is_plain and source.is_mapped and is_class(target):
+    if options.is_plain and source.is_mapped and is_class(target) and not confusable(codec):
         with suppress(StateMismatchError):  # of dtypes that may be cast, or of what is told in full below
             return source.build(target, options.dims, options.into)
     return _restore(source, codec, target, options)
@@ -35,11 +38,11 @@ def restore(source: Source, target: Any, options: Options) -> Any:
 
 def _restore(source: Source, codec: Codec[Any], target: Any, options: Options) -> Any:
     with collector_paused():
-        tree = _wanted(source, codec, options)
-        tree = resolve(tree, source.schema, codec.schema)
-        if options.keymap is not None or not source.is_exact:
+        found = resolve(source, codec, options) if options.keymap is None else _mapped(source, options.keymap, options)
+        tree = found.tree
+        if not found.is_exact:
             tree = fit(codec.schema, tree, forgets_none=source.forgets_none)
-        shapes, declared = fit_dtypes(codec, target, tree, options.dims, options.cast)
+        shapes, declared = _checked(codec, target, tree, options, found)
         placed = placement(codec.schema, shapes, options.mesh, options.rules, options.shardings, options.into)
         leaves: dict[Path, Any] = dict(flatten(tree)) if type(tree) is dict else {(): tree}
         arrays = {path: leaf for path, leaf in leaves.items() if is_stored_array(leaf)}
@@ -49,11 +52,24 @@ def _restore(source: Source, codec: Codec[Any], target: Any, options: Options) -
         return from_state_dict(target, nest(leaves.items()), dims=options.dims, into=options.into)
 
 
-def _wanted(source: Source, codec: Codec[Any], options: Options) -> Any:
-    """The wanted part of a checkpoint, on the side of the fields."""
-    if options.keymap is None:
-        return source.tree(codec.schema if options.at is None else None, options.at)
+def _mapped(source: Source, keymap: KeyMap, options: Options) -> Resolved:
+    """The wanted part of a checkpoint whose names a key map turns into those of the present class."""
     from treaty.runtime._keymaps.apply import to_fields
 
-    mapped = to_fields(options.keymap, source.named(), options.dims)
-    return nest(select(list(flatten(mapped)), options.at, source.where))
+    mapped = to_fields(keymap, source.named(), options.dims)
+    return Resolved(nest(select(list(flatten(mapped)), options.at, source.where)), is_exact=False)
+
+
+def _checked(
+    codec: Codec[Any], target: Any, tree: Any, options: Options, found: Resolved
+) -> tuple[Any, dict[Path, Declared]]:
+    """Raise all that does not fit: what the data shows, and how the class can be told what became of it."""
+    problems = () if found.resolution is None else found.resolution.problems
+    hints = [*found.hints, *(f"{show(one.path)}: {one.hint}" for one in problems if one.hint and one.kind != "dtype")]
+    try:
+        checked = fit_dtypes(codec, target, tree, options.dims, options.cast)
+    except StateMismatchError as error:
+        raise StateMismatchError(error.mismatches, [*error.hints, *hints]) from None
+    if problems:
+        raise StateMismatchError([Mismatch(one.expected, one.got, one.path) for one in problems], hints)
+    return checked

@@ -7,7 +7,9 @@ from typing import Final, TypeAlias, TypeVar
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._trees import Path
-from treaty.schema import TreatyError
+from treaty.schema import Schema, TreatyError, ir
+from treaty.schema.evolution.moves import nodes_below, without
+from treaty.schema.evolution.resolution import EACH
 
 At: TypeAlias = str | Sequence[str] | None
 _T = TypeVar("_T")
@@ -29,6 +31,33 @@ def select(leaves: Sequence[tuple[Path, _T]], at: At, where: str) -> list[tuple[
         return [(path[len(root) :], leaf) for path, leaf in leaves if path[: len(root)] == root]
     wanted = set(roots)
     return [(path, leaf) for path, leaf in leaves if any(path[:depth] in wanted for depth in range(1, len(path) + 1))]
+
+
+def narrowed(schema: Schema, at: At) -> Schema | None:
+    """The schema of what `select` keeps; None where that is no class."""
+    roots = parse_paths(at)
+    if roots is None:
+        return schema
+    if isinstance(at, str):
+        return _class_at(schema, roots[0])
+    others = [path for path, _ in nodes_below(schema) if not any(_meet(path, root) for root in roots)]
+    return without(schema, others)
+
+
+def _meet(path: Path, root: Path) -> bool:
+    """Whether one of two paths leads to the other."""
+    return all(key in (EACH, wanted) for key, wanted in zip(path, root, strict=False))
+
+
+def _class_at(schema: Schema, path: Path) -> Schema | None:
+    type: ir.Type = ir.Node(schema.root)
+    for key in path:
+        found = (ir.parts(schema, type, (key,)) or {}).get(key)
+        if found is None:
+            return None
+        type = found
+    inner = type.item if isinstance(type, ir.Optional) else type
+    return schema.at(inner.cls) if isinstance(inner, ir.Node) else None
 
 
 def parse_paths(at: At) -> tuple[Path, ...] | None:

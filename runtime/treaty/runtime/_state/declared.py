@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Dim, Expr, Int, Name
@@ -18,6 +18,7 @@ class Declared:
 
     type: ir.Array | ir.Key
     axes: tuple[tuple[str, ...], ...]
+    cast_from: tuple[str, ...] = ()  # stored dtypes that its field converts
 
     @property
     def on_host(self) -> bool:
@@ -36,7 +37,8 @@ def as_state(schema: Schema, value: Any) -> Any:
 
 def _in_class(schema: Schema, cls: ir.Class, state: Any, names: _Names, path: Keys) -> Iterator[tuple[Keys, Declared]]:
     for field in cls.fields:
-        yield from _in_type(schema, field.type, state[field.key], names, (*path, field.key))
+        found = _in_type(schema, field.type, state[field.key], names, (*path, field.key))
+        yield from _castable(field, found) if field.cast_from else found
 
 
 def _in_type(schema: Schema, type: ir.Type, state: Any, names: _Names, path: Keys) -> Iterator[tuple[Keys, Declared]]:
@@ -63,6 +65,13 @@ def _in_type(schema: Schema, type: ir.Type, state: Any, names: _Names, path: Key
         return
     else:
         assert_never(type)
+
+
+def _castable(field: ir.Field, found: Iterator[tuple[Keys, Declared]]) -> Iterator[tuple[Keys, Declared]]:
+    """With what a field says of its own arrays; those of a class in it have fields of their own."""
+    own = [id(type) for type in ir.every_type(field.type) if isinstance(type, ir.Array)]
+    for path, one in found:
+        yield path, evolve(one, cast_from=field.cast_from) if id(one.type) in own else one
 
 
 def _called(dim: Dim, names: _Names) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class Revision:
     number: int
     digest: str
     load: Callable[[], ir.Schema] = attrs.field(repr=False, eq=False)
+    uses: Mapping[str, int] = attrs.field(factory=dict)  # the revisions of the classes it reached, by symbol
 
     @cached_property
     def schema(self) -> ir.Schema:

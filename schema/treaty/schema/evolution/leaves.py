@@ -80,7 +80,7 @@ class _Walk:
         inner = type.item if isinstance(type, ir.Optional) else type
         parts = self._parts(inner, above)
         if not parts or (isinstance(plan, Fill) and plan.default == "None"):
-            yield _leaf(plan, path, was, source)
+            yield evolve(_leaf(plan, path, was, source), type=ir.describe(type))
             return
         inside = (*above, inner.cls) if isinstance(inner, ir.Node) else above
         for key, part in parts.items():

@@ -52,10 +52,14 @@ class From:
 
 @frozen
 class Drop:
-    """A key that is left out on purpose, and what would fill it in again on the way back, where something would."""
+    """A key that is left out: on purpose, or on the way back, where it must be `equals`, what the reader fills in.
+
+    `fill` is what stands for it on the way back, where something does.
+    """
 
     key: str
     fill: Fill | None = None
+    equals: Fill | None = None
 
 
 @frozen
@@ -110,7 +114,8 @@ class Shape:
 class Through:
     """A migration: `before` leads to the revision that it begins at, `after` on from the one that it gives.
 
-    Rules take what `moves` and `shaped` name; the rest goes by `rest`. A function takes and gives everything.
+    Rules take what `moves` and `shaped` name; the rest goes by `rest`. A function takes and gives everything. `back` is the
+    way from the later revision to the earlier one, which rules have.
     """
 
     before: "Plan"
@@ -123,6 +128,7 @@ class Through:
     moves: tuple[Move, ...] = ()
     shaped: tuple[Shape, ...] = ()
     rest: "Plan" = attrs.field(factory=Keep)
+    back: bool = False
 
 
 Plan = Keep | Convert | Make | Each | Unless | Same | Through
@@ -155,6 +161,7 @@ class Action:
     verb: Verb
     was: tuple[Path, ...] = ()
     note: str = ""
+    type: str = ""  # of the leaf, as the reader declares it
 
     def __str__(self) -> str:
         source = f" from {', '.join(map(show, self.was))}" if self.was and self.was != (self.path,) else ""

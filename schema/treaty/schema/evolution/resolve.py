@@ -55,7 +55,7 @@ def resolve(
     `migrations` gives the history of a class by its symbol. `revisions` are those that the checkpoint says its classes are
     of, by symbol; without them, a class is known by its digest. `cast` are dtypes that the caller wants converted.
     """
-    resolver = _Resolver(migrations, revisions, cast)
+    resolver = _Resolver(migrations, dict(revisions), cast)
     found = resolver.classes(_Side(writer, "stored"), _Side(reader, "present"))
     return Resolution(
         writer, reader, found.plan, tuple(found.problems), tuple(found.conditions), found.revision, found.present
@@ -110,7 +110,7 @@ class Outcome:
 @define
 class _Resolver:
     histories: Histories
-    revisions: Mapping[str, int]
+    revisions: dict[str, int]
     cast: Mapping[str, str]
     known: dict[tuple[str, ...], Outcome] = field(factory=dict)
     _below: dict[tuple[int, str], ir.Schema] = field(factory=dict)
@@ -144,6 +144,9 @@ class _Resolver:
         found = self._revision(history, writer, present)
         if isinstance(found, Problem):
             return Outcome(problems=[found])
+        if writer.time == "stored" and found is not None and found <= history.last:
+            # What a revision says of the classes it reached tells them apart where their digests do not.
+            self.revisions = {**history[found].uses, **self.revisions}
         outcome = self._between(history, writer, found, reader, present)
         outcome.revision, outcome.present = found, present
         return outcome
@@ -310,7 +313,8 @@ class _Frame:
 
     def _is_alike(self, writer: ir.Type, reader: ir.Type) -> bool:
         trial = _Frame(self.resolver, self.writer, self.reader, Outcome())
-        return trial.type(writer, reader, ()) == Keep() and not trial.found.problems
+        plan = trial.type(writer, reader, ())
+        return not trial.found.problems and not isinstance(plan, Convert)
 
     def type(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
         """How a value of one type becomes one of another."""

@@ -1,0 +1,195 @@
+"""Plans carried out: from a state dict of one revision to that of another. Arrays are moved about unread."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+import numpy as np
+from attrs import frozen
+
+from treaty.runtime._errors import KeyMapError, MigrationError, show_keys
+from treaty.runtime._evolve.defaults import filled
+from treaty.runtime._evolve.pending import pending, settled
+from treaty.runtime._keymaps.apply import by_rule
+from treaty.runtime._lazy import LazyArray
+from treaty.runtime._same import same_bytes
+from treaty.runtime._state.explain import dims_of, explain
+from treaty.runtime._trees import Path, abstract, flatten, insert, is_stored_array
+from treaty.schema._key_patterns import SEPARATOR
+from treaty.schema.dtypes import BY_NAME
+from treaty.schema.evolution.migrations import Function
+from treaty.schema.evolution.resolution import (
+    EACH,
+    Convert,
+    Drop,
+    Each,
+    Fill,
+    Keep,
+    Make,
+    Move,
+    Plan,
+    Same,
+    Shape,
+    Through,
+    Unless,
+)
+
+
+def apply(plan: Plan, tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
+    """The state dict that a plan makes of another, which stays as it is. `sizes` are of axes that no array shows."""
+    return _Application(sizes or {}).run(plan, tree, (), last=True)
+
+
+@frozen
+class _Application:
+    sizes: Mapping[str, int]
+
+    def run(self, plan: Plan, value: Any, path: Path, last: bool) -> Any:
+        """`last` where the reader's own schema is reached: what is to be cast there is cast as it is read."""
+        if isinstance(plan, Keep):
+            return value
+        if isinstance(plan, Convert):
+            return value if last else _converted(plan, value)
+        if isinstance(plan, Make):
+            return self._make(plan, value, path, last)
+        if isinstance(plan, Each):
+            if value.__class__ is not dict:
+                return value
+            return {key: self.run(plan.plan, one, (*path, key), last) for key, one in value.items()}
+        if isinstance(plan, Unless):
+            return None if value is None else self.run(plan.plan, value, path, last)
+        if isinstance(plan, Same):
+            assert plan.plan is not None
+            return self.run(plan.plan, value, path, last)
+        if isinstance(plan, Through):
+            taken = self.run(plan.before, value, path, last=False)
+            given = self._call(plan, taken, path) if isinstance(plan.step, Function) else self._move(plan, taken, path)
+            return self.run(plan.after, given, path, last)
+        assert_never(plan)
+
+    def _make(self, plan: Make, value: Any, path: Path, last: bool) -> Any:
+        if value.__class__ is not dict:
+            return value
+        made: dict[str, Any] = {}
+        used = {drop.key for drop in plan.drops}
+        for drop in plan.drops:
+            _check_drop(drop, value, path)
+        for key, origin in plan.parts:
+            if isinstance(origin, Fill):
+                made[key] = filled(origin)
+            elif origin.key in value:
+                used.add(origin.key)
+                made[key] = self.run(origin.plan, value[origin.key], (*path, key), last)
+        # What the schema does not know of stays, for the check that follows.
+        return made | {key: one for key, one in value.items() if key not in used and key not in made}
+
+    def _call(self, plan: Through, value: Any, path: Path) -> Any:
+        assert isinstance(plan.step, Function)
+        name = f"migration({plan.cls.rpartition(':')[2]}, {plan.number}) at {show_keys(path)}"
+        try:
+            given = settled(plan.step.call(pending(value)))
+        except Exception as error:  # a migration is user code: it can raise anything
+            raise MigrationError(f"{name}: {plan.step.where} raised {type(error).__name__}: {error}") from error
+        if found := explain(plan.given, abstract(given)):
+            lines = "\n".join(f"{one}, in what {plan.step.where} returned" for one in found)
+            raise MigrationError(f"{name}: a migration has to return the next revision\n{lines}")
+        return given
+
+    def _move(self, plan: Through, value: Any, path: Path) -> Any:
+        if value.__class__ is not dict:
+            return value
+        given: list[tuple[Path, Any]] = []
+        taken: set[Path] = set()
+        for move in plan.moves:
+            for at, one in list(_matching(value, move.source)):
+                taken.add(at)
+                given.append((_target(move, at, plan.back), self.run(move.plan, one, (*path, *at), last=False)))
+        known = self._known_sizes(plan, value)
+        for shape in plan.shaped:
+            leaves = {at: one for source in shape.sources for at, one in _matching(value, source)}
+            taken |= leaves.keys()
+            given += self._shape(plan, shape, leaves, known, path)
+        rest = self.run(plan.rest, _without(value, taken, ()), path, last=False)
+        made = _copied(rest)
+        for at, one in given:
+            insert(made, at, one)
+        return made
+
+    def _known_sizes(self, plan: Through, value: Any) -> dict[str, int]:
+        schema = plan.given if plan.back else plan.taken
+        found = {} if schema is None or not plan.shaped else dims_of(schema, abstract(value))
+        return {**found, **self.sizes}
+
+    def _shape(
+        self, plan: Through, shape: Shape, leaves: Mapping[Path, Any], sizes: Mapping[str, int], path: Path
+    ) -> Iterator[tuple[Path, Any]]:
+        separator, other = (SEPARATOR, ".") if plan.back else (".", SEPARATOR)
+        named = {separator.join(at): one for at, one in leaves.items()}
+        assert not isinstance(plan.step, Function)
+        known = {**sizes, **plan.step.keymap.sizes}
+        try:
+            found = by_rule(shape.rule, named, known, inward=not plan.back)
+        except KeyMapError as error:
+            where = f"migration({plan.cls.rpartition(':')[2]}, {plan.number}) at {show_keys(path)}"
+            raise MigrationError("\n".join(f"{line}, in {where}" for line in error.problems)) from None
+        for name, one in found.items():
+            yield tuple(name.split(other)), one
+
+
+def _converted(plan: Convert, value: Any) -> Any:
+    """A value as another type before a migration sees it; an array is read when it is asked for."""
+    if not is_stored_array(value):
+        return {"float": float, "complex": complex}[plan.to](value) if plan.to in ("float", "complex") else value
+    dtype = BY_NAME[plan.to].numpy
+    return LazyArray(tuple(value.shape), dtype, lambda: np.asarray(value).astype(dtype))
+
+
+def _check_drop(drop: Drop, value: Mapping[str, Any], path: Path) -> None:
+    """On the way back a field may be left out only where it is what the reader would fill in."""
+    if drop.equals is None or drop.key not in value:
+        return
+    found, expected = (dict(flatten({drop.key: state})) for state in (value[drop.key], filled(drop.equals)))
+    same = found.keys() == expected.keys() and all(same_bytes(found[key], expected[key]) for key in found)
+    if not same:
+        raise MigrationError(
+            f"expected {drop.equals.default}, which the earlier revision has no field for and which is filled in again, "
+            f"got another value at {show_keys((*path, drop.key))}"
+        )
+
+
+def _matching(value: Any, pattern: Path, at: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The nodes of a state dict at a path in which EACH stands for every key."""
+    if not pattern:
+        yield at, value
+    elif value.__class__ is dict:
+        for key in list(value) if pattern[0] == EACH else [pattern[0]]:
+            if key in value:
+                yield from _matching(value[key], pattern[1:], (*at, key))
+
+
+def _target(move: Move, at: Path, back: bool) -> Path:
+    """Where a rule takes the node at a path: what stands for every key there is the same on both sides."""
+    leg = move.rule.legs[0]
+    source, target = (leg.field, leg.stored) if back else (leg.stored, leg.field)
+    match = source.regex(leg.indices).fullmatch((SEPARATOR if back else ".").join(at))
+    assert match is not None  # the path was found by this pattern
+    return tuple(target.fill(match.groupdict()).split("." if back else SEPARATOR))
+
+
+def _without(value: Any, taken: set[Path], path: Path) -> Any:
+    """The state dict without these nodes, nor what has nothing left."""
+    if value.__class__ is not dict:
+        return value
+    left = {}
+    for key, one in value.items():
+        at = (*path, key)
+        if at in taken:
+            continue
+        below = _without(one, taken, at)
+        if below.__class__ is dict and not below and one:
+            continue
+        left[key] = below
+    return left
+
+
+def _copied(tree: Any) -> Any:
+    return {key: _copied(one) for key, one in tree.items()} if tree.__class__ is dict else tree

@@ -1,0 +1,58 @@
+"""The histories of classes: what `treaty generate` wrote of a module's lock, imported when an old checkpoint is met."""
+
+import importlib
+import importlib.util
+import sys
+from functools import cache
+from typing import TYPE_CHECKING
+
+from treaty.runtime._errors import CodecError
+from treaty.schema import SchemaError
+from treaty.schema.modules import generated_name
+
+if TYPE_CHECKING:
+    from treaty.schema.evolution.history import History
+    from treaty.schema.evolution.lock import Lock
+
+
+def history_of(symbol: str) -> "History | None":
+    """The history of a class by its symbol; None where its module has no lock, or does not lock it."""
+    module, _, qualname = symbol.partition(":")
+    lock = _lock(module)
+    if lock is None:
+        return None
+    from treaty.schema.evolution.migrations import steps_of
+
+    return lock.history(qualname, steps_of(symbol))
+
+
+def has_history(module: str) -> bool:
+    """Whether a module has a lock; cheap where it has none."""
+    return _history_name(module) is not None
+
+
+@cache
+def _history_name(module: str) -> str | None:
+    if module not in sys.modules:  # of a class of another library, which its own module need not have
+        return None
+    name = f"{generated_name(module)}_history"
+    try:
+        return name if importlib.util.find_spec(name) is not None else None
+    except (ImportError, ValueError):
+        return None
+
+
+@cache
+def _lock(module: str) -> "Lock | None":
+    name = _history_name(module)
+    if name is None:
+        return None
+    from treaty.schema.evolution.lock import Lock
+
+    text: object = getattr(importlib.import_module(name), "LOCK", None)
+    if not isinstance(text, str):
+        raise CodecError(f"expected the history of {module}, got another module {name}; run: treaty generate {module}")
+    try:
+        return Lock.parse(text, name)
+    except SchemaError as error:
+        raise CodecError(f"{error}; run: treaty generate {module}") from None
