@@ -128,6 +128,7 @@ def register(
     unsized: str = "",
     children: tuple[str, ...] | None = None,
     static: tuple[str, ...] = (),
+    revision: int | None = None,
 ) -> Codec[_T]:
     """Enter the generated functions of a class into the registry, and into Flax's; with `children`, make the class a pytree."""
     origin: type[_T] = get_origin(cls) or cls
@@ -135,7 +136,7 @@ def register(
         registry.check_fields(origin, id, children, static)
         instances.register_pytree(origin, children, static)
     share(origin, Functions(write_state_class, restore_state_class), override=False)
-    return registry.register(Codec(origin, id, schemas, digest, write, read, abstract, dims, sizes, unsized))
+    return registry.register(Codec(origin, id, schemas, digest, write, read, abstract, dims, sizes, unsized, revision))
 
 
 def constructor(cls: type[_T]) -> type[_T]:

@@ -5,9 +5,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from treaty.runtime._process.forks import check_readable
-from treaty.runtime._process.team import PATIENCE, team
+from treaty.runtime._process.team import PATIENCE, Team, team
 from treaty.runtime._save.background import SaveHandle
-from treaty.runtime._save.check import checked, codec_for
+from treaty.runtime._save.check import Checked, checked, codec_for
 from treaty.runtime._storage.paths import AnyPath, local_path, path_or_url
 from treaty.runtime.formats.shared.format import Format, Writing
 from treaty.runtime.formats.table import DEFAULT, FORMATS, format_meant
@@ -26,6 +26,7 @@ def save(
     keymap: KeyMap | None = None,
     metadata: Mapping[str, Any] | None = None,
     max_shard_bytes: int | None = None,
+    revision: int | None = None,
     timeout: float | None = None,
 ) -> None:
     """Write an instance to a file (`.msgpack`, `.msgpack.gz`, `.msgpack.zst`, `.safetensors`, `.npz`) or else to a directory or URL.
@@ -34,15 +35,17 @@ def save(
     cut there is the one or the other. Arrays are written from where they are. `cls` names the generic alias where the class
     of `state` alone does not say it. `metadata` is kept by directories (anything that JSON holds) and safetensors (text by
     name). `max_shard_bytes` splits safetensors, and `keymap` gives them the names and layouts of its stored side.
+    `revision` writes what code of that revision of the class reads, where every change since then has a way back.
     Several processes save to a directory together, and wait for each other for `timeout` seconds, by default 3600.
     """
     with _telling(path):
         place, format = _meant(path)
+        if revision is not None and keymap is not None:
+            raise TreatyError("expected revision or keymap, got both: a key map gives names to the present class")
         given = {"keymap": keymap, "metadata": metadata, "max_shard_bytes": max_shard_bytes, "timeout": timeout}
         _check_options(place, format, given)
-    save_as(
-        format, place, state, cls, keymap, Writing(metadata=metadata or {}, max_shard_bytes=max_shard_bytes), timeout
-    )
+    writing = Writing(metadata=metadata or {}, max_shard_bytes=max_shard_bytes)
+    save_as(format, place, state, cls, keymap, writing, timeout, revision)
 
 
 def save_async(
@@ -69,15 +72,16 @@ def save_as(
     keymap: KeyMap | None,
     writing: Writing,
     timeout: float | None = None,
+    revision: int | None = None,
 ) -> None:
     """Check, lay out, write and commit. Where several processes save together, each learns why another failed."""
     with team(PATIENCE if timeout is None else timeout) if format.shared else nullcontext() as processes:
         check_readable(state)
-        if format.write_instance is not None and keymap is None:
+        if format.write_instance is not None and keymap is None and revision is None:
             format.write_instance(place, codec_for(state, cls), state)
             return
-        found = checked(state, cls, keymap)
-        format.write(place, found.tree, writing._replace(schema=found.schema, ordered=found.ordered, team=processes))
+        found = checked(state, cls, keymap, revision)
+        format.write(place, found.tree, _filled(writing, found, processes))
 
 
 def save_later(
@@ -87,7 +91,11 @@ def save_later(
     with team(PATIENCE if timeout is None else timeout) as processes:
         check_readable(state)
         found = checked(state, cls)
-        return format.write_later(place, found.tree, writing._replace(schema=found.schema, team=processes))
+        return format.write_later(place, found.tree, _filled(writing, found, processes))
+
+
+def _filled(writing: Writing, found: Checked, processes: Team | None) -> Writing:
+    return writing._replace(schema=found.schema, ordered=found.ordered, revisions=found.revisions, team=processes)
 
 
 def _meant(path: AnyPath) -> tuple[str, Format]:

@@ -95,10 +95,10 @@ def _by_structure(source: Source, codec: Codec[Any], options: Options, history: 
     """Of a format that keeps no schema: the present class if it fits, or else the revision that does."""
     if history is None:
         return _present(source, codec, options)
-    if options.revision is not None:
-        schema = history.schema(options.revision, codec.schema)
-        tree = _tree(source, schema, options)
-        return Resolved(tree, True, _resolution(codec, history, options.revision))
+    number = options.revision if options.revision is not None else _said(source, codec, history, options)
+    if number is not None:
+        schema = history.schema(number, codec.schema)
+        return Resolved(_tree(source, schema, options), True, _resolution(codec, history, number))
     fits = list(_fitting(source, codec, options, history))
     if not fits:
         name = codec.schema.root_class.qualname
@@ -114,6 +114,23 @@ def _by_structure(source: Source, codec: Codec[Any], options: Options, history: 
         )
     _, tree, resolution = fits[0]
     return Resolved(tree, True, resolution)
+
+
+def _said(source: Source, codec: Codec[Any], history: History, options: Options) -> int | None:
+    """The revision that a file says it is of, where that is one before the present, and its digest says the same."""
+    symbols = (history.symbol, *history.former)
+    said = next((source.revisions[one] for one in symbols if one in source.revisions), None)
+    if said is None or options.at is not None:
+        return None
+    present = history.present(codec.schema)
+    if said > max(present, history.last):
+        name = codec.schema.root_class.qualname
+        raise InvalidArgumentError(
+            f"expected a revision of {name} that this code knows, up to {history.last}, got revision {said}, of newer code, "
+            f"in {source.where}; update the code"
+        )
+    is_known = said < present and (history.is_generic or history[said].digest == source.digest)
+    return said if is_known else None
 
 
 def _present(source: Source, codec: Codec[Any], options: Options) -> Resolved:

@@ -19,6 +19,7 @@ class Source:
 
     where: str
     schema: Schema | None = None  # the writer's, where the format keeps it
+    digest: str | None = None  # of the writer's schema, where the format keeps only that
     revisions: Mapping[str, int] = {}  # of the writer's classes, by symbol, where the format keeps them
     metadata: Mapping[str, Any] = {}
     is_exact = True  # whether the format says itself what is empty, and what was a Python value

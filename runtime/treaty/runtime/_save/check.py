@@ -1,11 +1,13 @@
 """What is to be saved: a state that fits its class, as a state dict, on the side of the fields or of a key map's names."""
 
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
 
 from treaty.runtime._keymaps.apply import to_stored
+from treaty.runtime._save.revision import as_revision, revisions_written
 from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
 from treaty.runtime._state.state_dict import check_state, write_state
 from treaty.runtime._trees import Path, nest_named
@@ -20,6 +22,7 @@ class Checked:
     tree: dict[str, Any]
     schema: Schema | None
     ordered: Collection[Path]  # its dicts whose order counts
+    revisions: Mapping[str, int] = MappingProxyType({})  # of its classes, by symbol
 
 
 def codec_for(state: object, cls: Any) -> Codec[Any]:
@@ -27,14 +30,17 @@ def codec_for(state: object, cls: Any) -> Codec[Any]:
     return codec_of_instance(state) if cls is None else codec_of_class(cls)
 
 
-def checked(state: object, cls: Any = None, keymap: KeyMap | None = None) -> Checked:
+def checked(state: object, cls: Any = None, keymap: KeyMap | None = None, revision: int | None = None) -> Checked:
     """The state dict of an instance. What a restore would refuse is raised here, before anything is stored."""
     codec = codec_for(state, cls)
     tree = write_state(codec, state)
     check_state(codec, tree)
     if keymap is not None:
         return Checked(nest_named(to_stored(keymap, tree)), None, ())
-    return Checked(tree, codec.schema, ordered_dicts(codec.schema, tree))
+    schema = codec.schema
+    if revision is not None:
+        tree, schema = as_revision(codec, tree, revision)
+    return Checked(tree, schema.as_stored, ordered_dicts(schema, tree), revisions_written(codec, revision))
 
 
 def ordered_dicts(schema: Schema, state: Mapping[str, Any]) -> set[Path]:

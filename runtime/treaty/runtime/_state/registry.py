@@ -30,6 +30,7 @@ class Codec(Generic[_T]):
     dims: tuple[str, ...]
     sizes: tuple[str, ...]  # the dims that `abstract` needs
     unsized: str  # where no schema can say how many there are, so that `abstract` is None
+    revision: int | None = None  # of the class, where it is locked as it is
 
     @cached_property
     def schema(self) -> Schema:
@@ -45,6 +46,12 @@ def register(codec: Codec[_T]) -> Codec[_T]:
     _codecs[codec.cls, codec.id] = codec
     _checked.clear()
     return codec
+
+
+def revisions_of(schema: Schema) -> dict[str, int]:
+    """The revisions of the classes of a schema, by symbol, as far as they are locked as they are."""
+    locked = {id: codec.revision for (_, id), codec in list(_codecs.items()) if codec.revision is not None}
+    return {cls.symbol: locked[cls.id] for cls in schema.classes if cls.id in locked}
 
 
 def is_state_class(cls: type) -> bool:

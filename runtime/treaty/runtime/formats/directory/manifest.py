@@ -36,6 +36,7 @@ _TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
 _TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
 _KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
 _MORE: Final = "more"  # where later writers put what a reader may ignore
+_REVISIONS: Final = "revisions"  # in there
 _LEAF: Final = {"path", "dtype", "shape", "file", "chunks", "checksums", "int"}
 _FILE: Final = {"name", "size", "checksum"}
 _IN_FILE: Final = {"path", "dtype", "shape", "file"}
@@ -89,9 +90,10 @@ class Manifest(NamedTuple):
     metadata: Mapping[str, Any]
     files: tuple[File, ...]
     leaves: tuple[Leaf, ...]
+    revisions: Mapping[str, int] = {}  # of the classes of the schema, by symbol, as far as they were locked
 
     def to_bytes(self) -> bytes:
-        body = {
+        body: dict[str, Any] = {
             "treaty": "directory",
             "version": VERSION,
             "data": self.data,
@@ -102,6 +104,8 @@ class Manifest(NamedTuple):
             "files": [{"name": one.name, "size": one.size, "checksum": one.checksum} for one in self.files],
             "leaves": [_leaf_to_data(leaf) for leaf in self.leaves],
         }
+        if self.revisions:
+            body[_MORE] = {_REVISIONS: dict(self.revisions)}
         text = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()[:-1]
         return text + f',"checksum":"{checksum(text)}"}}\n'.encode()
 
@@ -124,7 +128,8 @@ def parse(content: bytes, where: str) -> Manifest:
     """A manifest from its bytes, or a CorruptCheckpointError that says what is wrong at `where`."""
     found = parse_contents(content, where)
     name = found.parser.matching(found.data["data"], DATA, "data")
-    return Manifest(name, found.schema(), found.dims, found.metadata, found.files, found.leaves)
+    revisions = _revisions(found.data.get(_MORE))
+    return Manifest(name, found.schema(), found.dims, found.metadata, found.files, found.leaves, revisions)
 
 
 def parse_contents(content: bytes, where: str) -> Contents:
@@ -305,6 +310,12 @@ class _Parser:
         if not _all(int, sizes) or (sizes and not 0 <= min(sizes) <= max(sizes) < 1 << 63):
             self.wrong("a shape", list(sizes), at)
         return sizes
+
+
+def _revisions(more: Any) -> dict[str, int]:
+    """What is not as this version writes it is of another, and left aside: a schema is known without it."""
+    said = more.get(_REVISIONS) if type(more) is dict else None
+    return said if type(said) is dict and _all(int, list(said.values())) else {}
 
 
 def _leaf_to_data(leaf: Leaf) -> dict[str, Any]:

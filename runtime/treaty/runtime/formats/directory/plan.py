@@ -60,6 +60,7 @@ class Plan:
     sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # of such arrays, where a snapshot needs no more
     owners: Mapping[int, int] = field(factory=dict)  # on process 0: arrays that one other process has alone
     shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is not an array
+    revisions: Mapping[str, int] = field(factory=dict)  # of the classes, by symbol
 
 
 def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapping[str, Any] | None) -> Plan:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from attrs import evolve
+
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.team import team
 from treaty.runtime._save.background import SaveHandle, begin, wait_for_earlier
@@ -41,7 +43,7 @@ def _planned(path: str, tree: Mapping[str, Any], writing: Writing) -> tuple[Plac
     if schema is None:
         plan = plan_tree(tree, _untyped(tree), {}, writing.metadata)
     else:
-        plan = plan_tree(tree, schema, dims_of(schema, tree), writing.metadata)
+        plan = evolve(plan_tree(tree, schema, dims_of(schema, tree), writing.metadata), revisions=writing.revisions)
     place = place_of(path)
     wait_for_earlier()
     return place, plan

@@ -28,6 +28,7 @@ class DirectorySource(Source):
     def __init__(self, place: Place, manifest: Manifest) -> None:
         super().__init__(place.where, metadata=manifest.metadata)
         self.schema = manifest.schema
+        self.revisions = manifest.revisions
         self._leaves = manifest.leaves
         self._reader = CheckpointReader(place, manifest)
         self._files = [_PackFile(self._reader, index) for index in range(len(manifest.files))]

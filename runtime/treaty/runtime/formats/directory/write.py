@@ -247,4 +247,4 @@ def _complete(plan: Plan, data: str, sums: Sums, files: tuple[File, ...]) -> Man
             if len(found) != total:
                 raise TreatyError(f"expected {total} chunks, got {len(found)} written at {show_keys(leaf.path)}")
             leaves[number] = leaf._replace(checksums=tuple(found[chunk] for chunk in range(total)))
-    return Manifest(data, plan.schema, plan.dims, plan.metadata, files, tuple(leaves))
+    return Manifest(data, plan.schema, plan.dims, plan.metadata, files, tuple(leaves), plan.revisions)

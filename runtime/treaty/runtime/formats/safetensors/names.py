@@ -23,6 +23,7 @@ from treaty.schema import Schema, ir
 from treaty.schema.dtypes import BY_NAME, DType
 
 NOTE: Final = "treaty"
+SCHEMA: Final = "treaty.schema"  # the digest of what was written, and the revisions of its classes
 _Path: TypeAlias = tuple[str, ...]
 _Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

@@ -30,6 +30,7 @@ class Writing(NamedTuple):
     max_shard_bytes: int | None = None
     ordered: Collection[tuple[str, ...]] | None = None  # the dicts whose order counts; None: all of them
     team: "Team | None" = None  # the processes that save together, for a format that is `shared`
+    revisions: Mapping[str, int] = {}  # of its classes, by symbol, as far as they are locked
 
 
 def itself(path: str) -> list[Path]:
