@@ -178,6 +178,13 @@ class Length:
         return f"Length({str(self.size)!r})"
 
 
+@frozen
+class Variable:
+    """In place of a type argument: the class is read with its type variables as they are."""
+
+    number: int
+
+
 class ArraySpec:
     """dtype and dims of an array: `Annotated[Array, ArraySpec("float8_e4m3", "a b")]`.
 

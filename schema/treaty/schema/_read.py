@@ -8,7 +8,7 @@ import inspect
 import typing
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import attrs
 import jaxtyping
@@ -28,7 +28,7 @@ from treaty.schema._classes import (
     reserved_keys,
     resolve,
 )
-from treaty.schema._declare import ArraySpec, Dims, Fields, Length
+from treaty.schema._declare import ArraySpec, Dims, Fields, Length, Variable
 from treaty.schema._errors import SchemaError
 from treaty.schema._evolving import check_cast_from, default_problem, key_problems
 from treaty.schema._identity import generic_id, inline_id
@@ -89,6 +89,11 @@ class SchemaReader:
             self._problems += [f"{Spot(origin)}: {problem}" for problem in error.problems]
             return ""
 
+    def generic(self, cls: type) -> str:
+        """Read a class that `root` takes without arguments, its type variables being classes `~0`, `~1`, …; its id."""
+        variables = tuple(Annotated[Any, Variable(n)] for n, _ in enumerate(getattr(cls, "__parameters__", ())))
+        return self.root(cls[variables] if variables else cls)  # type: ignore[index]
+
     def classes(self) -> tuple[ir.Class, ...]:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
         if self._problems:
@@ -143,10 +148,11 @@ class SchemaReader:
                     )
                 keys[key] = name
                 type = self._type(hints[name], scope, place)
-                if options.static:
-                    check_static(type)
-                check_cast_from(type, options.cast_from)
-                self._check_default(cls, kind, name, type)
+                if not _is_open(type):  # else whoever reads the class with arguments checks
+                    if options.static:
+                        check_static(type)
+                    check_cast_from(type, options.cast_from)
+                    self._check_default(cls, kind, name, type)
                 fields.append(
                     ir.Field(key, name, alias, type, options.static, default, options.aliases, options.cast_from)
                 )
@@ -225,10 +231,14 @@ class SchemaReader:
         base, *notes = typing.get_args(annotation)
         spec = next((note for note in notes if isinstance(note, ArraySpec)), None)
         fields = next((note for note in notes if isinstance(note, Fields)), None)
+        variable = next((note for note in notes if isinstance(note, Variable)), None)
         if spec is not None:
             type = array_of(base, spec.dtype, spec.dims)
         elif fields is not None:
             type = self._foreign(base, fields, scope, place)
+        elif variable is not None:
+            made = ir.variable(variable.number)
+            type = ir.Node(self._raw.setdefault(made.id, made).id)
         else:
             type = self._type(base, scope, place)
         for note in notes:
@@ -285,3 +295,7 @@ class SchemaReader:
         fields = tuple(ir.Field(name, name, aliases.get(name, name), type) for name, type in types.items())
         self._raw[id] = ir.Class(id, symbol, kind, (), fields)
         return ir.Node(id, ((EVERY, Name(EVERY)),))
+
+
+def _is_open(type: ir.Type) -> bool:
+    return any(node.cls.startswith(ir.VARIABLE) for node in ir.nodes(type))

@@ -17,6 +17,9 @@ def settle(
 ) -> tuple[ir.Class, ...]:
     """Fill in `dims`, `definitions` and the ties marked `every`. Raises SchemaError with every problem.
 
+    A type variable that is not filled in has the dim `every`: the mark then stays on what is tied to it, and names of dims
+    there may be those of the argument.
+
     `place_of` says where a class is declared; finding that reads source files, so only messages ask for it.
     """
     place_of = place_of or (lambda id: raw[id].qualname)
@@ -36,7 +39,7 @@ def settle(
         problems += _endless(schema, place_of)
         for cls in classes.values():
             for dim in cls.dims:
-                if not sources(schema, cls, dim):
+                if dim != every and not sources(schema, cls, dim):
                     problems.append(
                         f"{place_of(cls.id)}: dim {dim!r} cannot be known from the data; it must stand alone "
                         f"(or as in 2*{dim}+1) on some axis, Length or Dims"
@@ -50,13 +53,14 @@ def _all_dims(raw: Mapping[str, ir.Class], every: str) -> dict[str, tuple[str, .
     """The dim names of each class, in order of appearance; grown until recursion adds nothing more."""
     dims: dict[str, tuple[str, ...]] = dict.fromkeys(raw, ())
     while True:
-        grown = {
-            id: tuple(dict.fromkeys(name for field in cls.fields for name in _names(field.type, dims, every)))
-            for id, cls in raw.items()
-        }
+        grown = {id: cls.dims if id.startswith(ir.VARIABLE) else _dims(cls, dims, every) for id, cls in raw.items()}
         if grown == dims:
             return dims
         dims = grown
+
+
+def _dims(cls: ir.Class, dims: Mapping[str, tuple[str, ...]], every: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for field in cls.fields for name in _names(field.type, dims, every)))
 
 
 def _names(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> Iterator[str]:
@@ -79,7 +83,8 @@ def _close(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> ir
         ties = dict(node.ties)
         if ties.pop(every, None) is not None:
             ties = {**{name: Name(name) for name in dims[node.cls]}, **ties}
-        return ir.Node(node.cls, tuple(sorted((name, size) for name, size in ties.items() if name in dims[node.cls])))
+        known = dims[node.cls]
+        return ir.Node(node.cls, tuple(sorted(one for one in ties.items() if one[0] in known or every in known)))
 
     return rebuild(type, close)
 
@@ -89,7 +94,7 @@ def _loose_ties(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) 
     found = list(ir.nodes(type))
     for name in dict.fromkeys(name for node in found for name, _ in node.ties if name != every):
         tied = [node.cls for node in found if name in dict(node.ties)]
-        if not any(name in dims[cls] for cls in tied):
+        if not any(name in dims[cls] or every in dims[cls] for cls in tied):
             known = ", ".join(dims[tied[0]]) or "none"
             yield f"Dims({name}=...): {tied[0]} has no dim {name!r}; its dims: {known}"
 

@@ -10,11 +10,11 @@ from treaty.schema._declare import Dims
 from treaty.schema._errors import SchemaError
 from treaty.schema.dims import Expr, Name
 
-EVERY: Final = "..."  # in ties while reading: tie every dim of the child to its namesake here
+EVERY: Final = ir.EVERY
 
 
 def open_ties(type: ir.Type) -> ir.Type:
-    return rebuild(type, lambda node: _with_ties(node, {EVERY: Name(EVERY)}))
+    return rebuild(type, lambda node: with_ties(node, {EVERY: Name(EVERY)}))
 
 
 def tie(type: ir.Type, dims: Dims) -> ir.Type:
@@ -23,7 +23,7 @@ def tie(type: ir.Type, dims: Dims) -> ir.Type:
     ties = dict(dims.ties)
     if dims.every:
         ties[EVERY] = Name(EVERY)
-    return rebuild(type, lambda node: _with_ties(node, ties))
+    return rebuild(type, lambda node: with_ties(node, ties))
 
 
 def with_length(type: ir.Type, size: Expr) -> ir.Type:
@@ -41,6 +41,6 @@ def rebuild(type: ir.Type, change: Callable[[ir.Node], ir.Node]) -> ir.Type:
     return change(type) if isinstance(type, ir.Node) else ir.with_children(type, lambda part: rebuild(part, change))
 
 
-def _with_ties(node: ir.Node, ties: Mapping[str, Expr]) -> ir.Node:
+def with_ties(node: ir.Node, ties: Mapping[str, Expr]) -> ir.Node:
     """Ties given nearer to the class win over those given further out."""
     return ir.Node(node.cls, tuple(sorted({**ties, **dict(node.ties)}.items())))

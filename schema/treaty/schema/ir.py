@@ -7,7 +7,7 @@ of mypy errors. `Leaf` stands for all leaves where they are alike.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import ClassVar, Literal, assert_never
+from typing import ClassVar, Final, Literal, assert_never
 
 import attrs
 from attrs import frozen
@@ -17,6 +17,9 @@ from treaty.schema.dims import Dim, Expr
 DeclaredKind = Literal["state", "attrs", "namedtuple", "typeddict"]
 StoredKind = Literal[DeclaredKind, "foreign", "keywords"]  # the others are described in place
 Kind = Literal[StoredKind, "tuple", "partial"]  # the last two in the generator only: it makes classes of such types
+
+EVERY: Final = "..."  # in ties: every dim of the child is tied to its namesake here
+VARIABLE: Final = "~"  # how the id of a class begins that stands for a type variable: ~0, ~1, …
 
 
 @frozen
@@ -158,6 +161,15 @@ class Class:
     @property
     def qualname(self) -> str:
         return self.symbol.partition(":")[2]
+
+
+def variable(number: int) -> Class:
+    """What stands for a type variable in a generic class without arguments: whatever dims it has, they are `...`.
+
+    The version keeps two of them apart in a digest, which has no ids.
+    """
+    id = f"{VARIABLE}{number}"
+    return Class(id, id, "state", (EVERY,), (), version=number + 1)
 
 
 @frozen(slots=False)

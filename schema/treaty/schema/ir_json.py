@@ -8,8 +8,8 @@ from typing import Any, Final, get_args
 import attrs
 
 from treaty.schema._errors import NewerSchemaError, SchemaError
-from treaty.schema.dims import parse_dim, parse_expr
-from treaty.schema.ir import Class, Field, Schema, StoredKind, Type, nodes
+from treaty.schema.dims import Expr, Name, parse_dim, parse_expr
+from treaty.schema.ir import EVERY, Class, Field, Schema, StoredKind, Type, nodes
 
 FORMAT: Final = 1
 _KINDS: Final = get_args(StoredKind)
@@ -140,7 +140,7 @@ def _type_from_data(data: Mapping[str, Any]) -> Type:
         if name == "dims":
             values[name] = tuple(map(parse_dim, value))
         elif name == "ties":
-            values[name] = tuple((dim, parse_expr(size)) for dim, size in value.items())
+            values[name] = tuple((dim, _tied(size)) for dim, size in value.items())
         elif name == "length":
             values[name] = parse_expr(value)
         elif name == "items":
@@ -151,6 +151,10 @@ def _type_from_data(data: Mapping[str, Any]) -> Type:
             values[name] = tuple(value)
     made: Type = cls(**values)
     return made
+
+
+def _tied(size: str) -> Expr:
+    return Name(EVERY) if size == EVERY else parse_expr(size)  # the mark, where type variables are not filled in
 
 
 def _by_key_order(schema: Schema) -> Iterator[Class]:

@@ -13,10 +13,10 @@ from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema._settle import settle
-from treaty.schema._ties import EVERY, open_ties
+from treaty.schema._ties import EVERY, rebuild, with_ties
 from treaty.schema.evolution.migrations import Step
 
-VARIABLE: Final = "~"  # how the id of a class begins that stands for a type variable
+VARIABLE: Final = ir.VARIABLE
 
 
 @frozen(slots=False)
@@ -92,7 +92,8 @@ def instance(generic: ir.Schema, args: tuple[ir.Type, ...], owner: ir.Schema) ->
     def fill(type: ir.Type) -> ir.Type:
         if isinstance(type, ir.Node):
             if type.cls.startswith(VARIABLE):
-                return open_ties(args[int(type.cls[len(VARIABLE) :])])
+                argument, ties = args[int(type.cls[len(VARIABLE) :])], dict(type.ties)
+                return rebuild(argument, lambda node: with_ties(node, ties))
             return ir.Node(ids[type.cls], type.ties)
         return ir.with_children(type, fill)
 

@@ -9,37 +9,48 @@ A migration belongs to its class, wherever that stands in a tree. It is register
 the module of its class, or into one that this imports.
 """
 
+import json
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
+from treaty.schema import modules
 from treaty.schema._declare import state_options
 from treaty.schema._errors import SchemaError
+from treaty.schema.evolution.digests import digest_of, function_digest
 from treaty.schema.keymap import KeyMap, Rule
 from treaty.schema.modules import symbol_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-@frozen
+@frozen(slots=False)
 class Moves:
     """Rules of a key map: the stored names are paths of the earlier revision, the fields those of the later one."""
 
     keymap: KeyMap
     where: str = ""  # module of the call, for messages
 
+    @cached_property
+    def digest(self) -> str:
+        """Of what it says, so that an edit of a released migration is found."""
+        return digest_of(json.loads(self.keymap.to_json()))
 
-@frozen
+
+@frozen(slots=False)
 class Function:
     """A function from the state dict of one revision to that of the next. It has no inverse."""
 
     call: Callable[[Any], Any]
+    where: str = field(default=Factory(lambda self: symbol_of(self.call), takes_self=True))
+    known_digest: str = ""  # of a function that is in another process
 
-    @property
-    def where(self) -> str:
-        return symbol_of(self.call)
+    @cached_property
+    def digest(self) -> str:
+        return self.known_digest or function_digest(self.call, self.where)
 
 
 Step = Moves | Function
@@ -84,6 +95,23 @@ def steps_of(symbol: str) -> Mapping[int, Step]:
     return _registered.get(symbol, {})
 
 
+def step_to_data(step: Step) -> dict[str, Any]:
+    """A migration as JSON data, for a process that does not import the user's modules."""
+    if isinstance(step, Moves):
+        return {"kind": "moves", "where": step.where, "keymap": json.loads(step.keymap.to_json())}
+    return {"kind": "function", "where": step.where, "digest": step.digest}
+
+
+def step_from_data(data: Mapping[str, Any]) -> Step:
+    if data["kind"] == "moves":
+        return Moves(KeyMap.from_data(data["keymap"]), data["where"])
+    return Function(_elsewhere, data["where"], data["digest"])
+
+
+def _elsewhere(old: Any) -> Any:
+    raise AssertionError("this process knows of the migration, but has no function to call")
+
+
 def _rules(called: str, moves: Iterable[Rule]) -> tuple[Rule, ...]:
     rules = tuple(moves) if isinstance(moves, Iterable) and not isinstance(moves, str) else ()
     if not rules or not all(isinstance(rule, Rule) for rule in rules):
@@ -94,12 +122,17 @@ def _rules(called: str, moves: Iterable[Rule]) -> tuple[Rule, ...]:
 def _register(called: str, cls: type, revision: int, step: Step) -> None:
     steps = _registered.setdefault(symbol_of(cls), {})
     known = steps.get(revision)
-    if known is not None and not _is_same(known, step):
+    if known is not None and (modules.generating or not _is_same(known, step)):
         raise SchemaError(
-            f"{called}: there are two, in {known.where or cls.__module__} and {step.where or cls.__module__}; "
+            f"{called}: there are two, in {_place(known)} and {_place(step)}; "
             f"a step has one migration: join them, or lock what lies between"
         )
     steps[revision] = step
+
+
+def _place(step: Step) -> str:
+    code = getattr(step.call, "__code__", None) if isinstance(step, Function) else None
+    return step.where if code is None else f"{step.where} (line {code.co_firstlineno})"
 
 
 def _is_same(one: Step, other: Step) -> bool:

@@ -1,0 +1,260 @@
+"""The lock: every declaration that was released, in the order of release, as a log that is only ever added to.
+
+A revision says what is new since the entries before it (`declares`): the classes that it reaches are those declared last, up to
+and with it. Each is chained to the one before it of its class, by digest, so that an edit of history is found. `lock_json.py`
+reads and writes the file.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Any, TypeAlias
+
+import attrs
+from attrs import frozen
+
+from treaty.schema import ir
+from treaty.schema._errors import SchemaError
+from treaty.schema.evolution.digests import digest_of
+from treaty.schema.evolution.history import History, Revision
+from treaty.schema.evolution.migrations import Moves, Step
+from treaty.schema.ir_json import class_from_data, class_to_data
+
+Declared: TypeAlias = Mapping[str, Any]  # a class as JSON data, without its id
+
+
+@frozen
+class Released:
+    """A migration as it was when the revision that it leads to was locked."""
+
+    kind: str  # "moves" or "function"
+    digest: str
+
+    @classmethod
+    def of(cls, step: Step) -> "Released":
+        return cls("moves" if isinstance(step, Moves) else "function", step.digest)
+
+
+@frozen
+class Revised:
+    """A class has a new revision. `root` is its id in `declares`: that of a generic class has its variables, `m:Adam[~0]`."""
+
+    symbol: str
+    number: int
+    root: str
+    declares: Mapping[str, Declared]
+    digest: str
+    chain: str
+    changes: tuple[str, ...] = ()
+    migration: Released | None = None  # from the revision before
+    message: str = ""
+
+
+@frozen
+class Moved:
+    """Classes go by other names from here on, all at once: two may swap theirs."""
+
+    names: Mapping[str, str]
+    message: str = ""
+
+
+@frozen
+class Orphaned:
+    """A revision, or a whole class that is gone (`number` is None), that nobody will restore any more."""
+
+    symbol: str
+    number: int | None
+    why: str
+
+
+@frozen
+class Waived:
+    """A finding of `treaty check` that is meant so."""
+
+    rule: str
+    symbol: str
+    number: int
+    why: str
+
+
+Entry: TypeAlias = Revised | Moved | Orphaned | Waived
+
+
+@frozen
+class Line:
+    """The life of one class: the names that it had, and its revisions, with their places in the log."""
+
+    symbol: str
+    former: tuple[str, ...] = ()
+    revisions: tuple[tuple[int, Revised], ...] = ()
+    orphaned: Mapping[int, str] = attrs.field(factory=dict)  # revision -> why
+    waived: tuple[Waived, ...] = ()
+
+    @property
+    def last(self) -> int:
+        return len(self.revisions)
+
+    def __getitem__(self, number: int) -> Revised:
+        return self.revisions[number - 1][1]
+
+
+@frozen(slots=False)
+class Lock:
+    """The log of one module. `name` is its file, for messages."""
+
+    module: str
+    log: tuple[Entry, ...] = ()
+    name: str = attrs.field(default="the lock", eq=False)
+
+    @cached_property
+    def lines(self) -> Mapping[str, Line]:
+        """The classes of the module by their present symbols, without those that are gone or moved away.
+
+        Raises SchemaError where the log does not fit together.
+        """
+        return {symbol: line for symbol, line in self._followed.items() if symbol.partition(":")[0] == self.module}
+
+    def history(self, name: str, steps: Mapping[int, Step] | None = None) -> History:
+        """The history of a class, by symbol or by its name in the module; that of a class that was never locked is empty."""
+        symbol = name if ":" in name else f"{self.module}:{name}"
+        line = self.lines.get(symbol, Line(symbol))
+        revisions = (
+            Revision(entry.number, entry.digest, partial(self.schema, place, entry)) for place, entry in line.revisions
+        )
+        return History(symbol, tuple(revisions), dict(steps or {}), line.former)
+
+    def schema(self, place: int, entry: Revised) -> ir.Schema:
+        """What a revision, at a place in the log, declared: its class and all that it reached then."""
+        reached: dict[str, ir.Class] = {}
+        pending = [entry.root]
+        while pending:
+            id = pending.pop()
+            if id not in reached:
+                reached[id] = self._class(id, place, entry)
+                pending += [node.cls for field in reached[id].fields for node in ir.nodes(field.type)]
+        made = ir.Schema(entry.root, tuple(reached.values())).at(entry.root)
+        if made.digest != entry.digest:
+            raise self.rewritten(entry, "its declaration is not the one that its digest was made of")
+        return made
+
+    def add(
+        self,
+        symbol: str,
+        schema: ir.Schema,
+        *,
+        changes: tuple[str, ...] = (),
+        migration: Released | None = None,
+        message: str = "",
+    ) -> "Lock":
+        """With the next revision of a class. `schema` is without type arguments, as `SchemaReader.generic` reads it."""
+        stored = schema.as_stored
+        declares = {cls.id: _declared(cls) for cls in stored.classes if not cls.id.startswith(ir.VARIABLE)}
+        declares = {id: data for id, data in declares.items() if self._at(id, len(self.log)) != data}
+        line = self._followed.get(symbol, Line(symbol))
+        before = line[line.last].chain if line.last else ""
+        chain = chain_of(before, stored.digest, migration, declares)
+        entry = Revised(symbol, line.last + 1, stored.root, declares, stored.digest, chain, changes, migration, message)
+        return self.with_entry(entry)
+
+    def with_entry(self, entry: Entry) -> "Lock":
+        """With one entry more; SchemaError where it does not fit what is there."""
+        followed = dict(self._followed)
+        self._follow(followed, len(self.log), entry)
+        added = attrs.evolve(self, log=(*self.log, entry))
+        vars(added)["_followed"] = followed  # else each of many would follow the log from the start
+        return added
+
+    def rewritten(self, entry: Revised, how: str) -> SchemaError:
+        return SchemaError(
+            f"{self.name}: {entry.symbol} revision {entry.number}: {how}; history is only added to: "
+            f"restore the file (git checkout -- {self.name}) and run treaty lock"
+        )
+
+    @cached_property
+    def _followed(self) -> dict[str, Line]:
+        found: dict[str, Line] = {}
+        for place, entry in enumerate(self.log):
+            self._follow(found, place, entry)
+        return found
+
+    def _follow(self, lines: dict[str, Line], place: int, entry: Entry) -> None:
+        """One entry of the log, on top of those before it."""
+        if isinstance(entry, Revised):
+            line = lines.get(entry.symbol, Line(entry.symbol))
+            self._check_next(line, entry)
+            lines[entry.symbol] = attrs.evolve(line, revisions=(*line.revisions, (place, entry)))
+        elif isinstance(entry, Moved):
+            moved = {new: self._line(lines, old) for old, new in entry.names.items()}
+            for old in entry.names:
+                del lines[old]
+            for new, line in moved.items():
+                if new in lines or list(entry.names.values()).count(new) > 1:
+                    raise SchemaError(f"{self.name}: {line.symbol} moved to {new}, which another class is called")
+                lines[new] = attrs.evolve(line, symbol=new, former=(*line.former, line.symbol))
+        elif isinstance(entry, Waived):
+            line = self._line(lines, entry.symbol)
+            lines[entry.symbol] = attrs.evolve(line, waived=(*line.waived, entry))
+        elif entry.number is None:
+            self._line(lines, entry.symbol)
+            del lines[entry.symbol]
+        else:
+            line = self._line(lines, entry.symbol, entry.number)
+            lines[entry.symbol] = attrs.evolve(line, orphaned={**line.orphaned, entry.number: entry.why})
+
+    def _line(self, lines: Mapping[str, Line], symbol: str, number: int = 1) -> Line:
+        if symbol not in lines or not 1 <= number <= lines[symbol].last:
+            known = f"has the revisions 1 to {lines[symbol].last}" if symbol in lines else "is not locked here"
+            raise SchemaError(f"{self.name}: expected a revision that was locked, got {symbol} {number}, which {known}")
+        return lines[symbol]
+
+    def _check_next(self, line: Line, entry: Revised) -> None:
+        if 1 <= entry.number <= line.last:
+            raise SchemaError(
+                f"{self.name}: {entry.symbol} has two revisions {entry.number}, as when two branches lock and both are kept; {SETTLE.format(file=self.name)}"
+            )
+        if entry.number != line.last + 1:
+            raise self.rewritten(entry, f"revision {line.last + 1} is missing before it")
+        before = line[line.last].chain if line.last else ""
+        if entry.chain != chain_of(before, entry.digest, entry.migration, entry.declares):
+            raise self.rewritten(entry, "the entry was edited, or one before it")
+
+    def _class(self, id: str, place: int, entry: Revised) -> ir.Class:
+        if id.startswith(ir.VARIABLE) and id[1:].isdigit():
+            return ir.variable(int(id[1:]))
+        data = self._at(id, place + 1)
+        if data is None:
+            raise self.rewritten(entry, f"it reaches {id}, which is nowhere declared")
+        try:
+            return class_from_data({"id": id, **data})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise self.rewritten(entry, f"{id} is not a class in JSON form: {error}") from error
+
+    def _at(self, id: str, end: int) -> Declared | None:
+        """The declaration of a class as of a place in the log."""
+        return next((data for place, data in reversed(self._declared.get(id, ())) if place < end), None)
+
+    @cached_property
+    def _declared(self) -> Mapping[str, list[tuple[int, Declared]]]:
+        found: dict[str, list[tuple[int, Declared]]] = {}
+        for place, entry in enumerate(self.log):
+            if isinstance(entry, Revised):
+                for id, data in entry.declares.items():
+                    found.setdefault(id, []).append((place, data))
+        return found
+
+
+SETTLE = (
+    "keep the side that was released: git checkout --ours {file} (or --theirs), then run treaty lock, "
+    "and count a migration of the other side up to the revision that it begins at now"
+)
+
+
+def chain_of(before: str, digest: str, migration: Released | None, declares: Mapping[str, Declared]) -> str:
+    """What stands for an entry and all of its class before it. The name of the class is no part of it."""
+    step = None if migration is None else [migration.kind, migration.digest]
+    return digest_of([before, digest, step, declares])
+
+
+def _declared(cls: ir.Class) -> dict[str, Any]:
+    data = class_to_data(cls)
+    del data["id"]
+    return data
