@@ -1,7 +1,7 @@
 """Types -> expressions: how a value of each type is written, read, and made abstract, and what mypy calls it."""
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 from treaty.generator._dims_plan import size_text
@@ -156,8 +156,8 @@ def abstract(scope: ModuleScope, owner: str, type: ir.Type, default: str | None 
     assert_never(type)
 
 
-def state_type(scope: ModuleScope, type: ir.Type) -> str:
-    """The type of a state-dict entry, as mypy reads it."""
+def state_type(name_of: Callable[[str], str], type: ir.Type) -> str:
+    """The type of a state-dict entry, as mypy reads it; `name_of` gives that of a class, by its id."""
     if isinstance(type, ir.Array):
         rank = len(type.dims)
         return f"_codec.Array{rank if rank <= 5 else 'N'}[{_state_dtype(type.dtype)}]"
@@ -166,17 +166,19 @@ def state_type(scope: ModuleScope, type: ir.Type) -> str:
     if isinstance(type, ir.Enum):
         return "str"
     if isinstance(type, ir.Node):
-        return scope.state_name(type.cls)
+        return name_of(type.cls)
     if isinstance(type, ir.Sequence):
-        return f"dict[str, {state_type(scope, type.item)}]"
+        return f"dict[str, {state_type(name_of, type.item)}]"
     if isinstance(type, ir.Dict):
-        return f"dict[str, {state_type(scope, type.value)}]"
+        return f"dict[str, {state_type(name_of, type.value)}]"
     if isinstance(type, ir.Optional):
-        return f"{state_type(scope, type.item)} | None"
+        return f"{state_type(name_of, type.item)} | None"
     if isinstance(type, ir.Untyped):
         return "object"
-    if isinstance(type, (ir.Scalar, ir.NumpyScalar)):
-        return object_type(scope, type)
+    if isinstance(type, ir.Scalar):
+        return _scalar_type(type)
+    if isinstance(type, ir.NumpyScalar):
+        return _numpy_scalar_type(type)
     if isinstance(type, (ir.Tuple, ir.Partial)):
         raise _not_lowered(type)
     assert_never(type)
@@ -189,10 +191,9 @@ def object_type(scope: ModuleScope, type: ir.Type, longest: int = _LONGEST_TYPE)
     if isinstance(type, ir.Key):
         return "_jax.Array"
     if isinstance(type, ir.Scalar):
-        return "None" if type.type == "none" else type.type
+        return _scalar_type(type)
     if isinstance(type, ir.NumpyScalar):
-        name = numpy_class(type.dtype)
-        return name if name.startswith("_np.") else "_np.generic"  # ml_dtypes' classes are variables to type checkers
+        return _numpy_scalar_type(type)
     if isinstance(type, ir.Enum):
         return scope.symbol(type.symbol)
     if isinstance(type, ir.Node):
@@ -244,6 +245,15 @@ def numpy_class(dtype: str) -> str:
     if BY_NAME[dtype].numpy.type.__module__ == "numpy":
         return "_np.bool_" if dtype == "bool" else f"_np.{dtype}"
     return f"_ml_dtypes.{dtype}"
+
+
+def _scalar_type(type: ir.Scalar) -> str:
+    return "None" if type.type == "none" else type.type
+
+
+def _numpy_scalar_type(type: ir.NumpyScalar) -> str:
+    name = numpy_class(type.dtype)
+    return name if name.startswith("_np.") else "_np.generic"  # ml_dtypes' classes are variables to type checkers
 
 
 def _state_dtype(dtype: str) -> str:

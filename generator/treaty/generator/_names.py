@@ -46,7 +46,7 @@ def stems(classes: Iterable[ir.Class], home: str | None) -> dict[str, tuple[str,
     taken: dict[str, str] = {}
     found: dict[str, tuple[str, str]] = {}
     for cls in sorted(classes, key=lambda cls: not findable(cls)):
-        stem, title = name = snake(_title(cls)), pascal(_title(cls))
+        stem, title = name = snake(title_of(cls)), pascal(title_of(cls))
         if findable(cls) and home not in (None, cls.module):
             found[cls.id] = name  # used through its own module's name
             continue
@@ -78,7 +78,7 @@ def type_name(cls: ir.Class, digits: int) -> str:
     return f"{pascal(cls.symbol)}{_digest(cls.id)[:digits]}Type"
 
 
-def _title(cls: ir.Class) -> str:
+def title_of(cls: ir.Class) -> str:
     """What a class is called after: a class of another library by its own name, whatever its fields are here."""
     match cls.kind:
         case "keywords":

@@ -3,6 +3,7 @@
 `python -m treaty.generator._worker RESULT MODULE...` writes JSON to the file RESULT: what the modules print is theirs.
 """
 
+import ast
 import importlib
 import inspect
 import json
@@ -21,8 +22,9 @@ from treaty.schema import modules as schema_modules
 from treaty.schema._classes import one_line, relative
 from treaty.schema._declare import state_options
 from treaty.schema._read import SchemaReader
+from treaty.schema.evolution.migrations import step_to_data, steps_of
 from treaty.schema.ir_json import class_to_data
-from treaty.schema.modules import former_name, generated_name
+from treaty.schema.modules import former_name, generated_name, symbol_of
 
 
 def roots(module: ModuleType) -> list[type]:
@@ -53,8 +55,32 @@ def read(name: str) -> dict[str, Any]:
         "file": inspect.getsourcefile(module) or "",
         "roots": root_ids,
         "classes": [class_to_data(cls) for cls in classes],
+        "generics": generics([cls for cls in found if getattr(cls, "__parameters__", ())]),
+        "steps": {id: {n: step_to_data(step) for n, step in steps_of(id).items()} for id in root_ids},
+        "lines": class_lines(module),
         "generated": {home: generated_name(home) for home in sorted(homes)},
         "former": {home: former for home in sorted(homes) if (former := former_name(home))},
+    }
+
+
+def generics(classes: list[type]) -> dict[str, Any]:
+    """Generic classes with their type variables open, as they are locked. What is wrong with them then is for the lock to say."""
+    reader = SchemaReader(importable=True)
+    try:
+        roots = {symbol_of(cls): reader.generic(cls) for cls in classes}
+        return {"roots": roots, "classes": [class_to_data(cls) for cls in reader.classes()], "problems": []}
+    except SchemaError as error:
+        return {"roots": {}, "classes": [], "problems": list(error.problems)}
+
+
+def class_lines(module: ModuleType) -> dict[str, int]:
+    """Where the classes of a module begin, for messages."""
+    try:
+        body = ast.parse(inspect.getsource(module)).body
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    return {
+        one.name: min(at.lineno for at in (one, *one.decorator_list)) for one in body if isinstance(one, ast.ClassDef)
     }
 
 

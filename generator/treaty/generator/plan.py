@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import assert_never, get_args
 
 from attrs import frozen
@@ -91,6 +92,7 @@ class Record:
     unsized: str
     registered: bool
     digest: str
+    revision: int | None  # in the lock
     names: list[tuple[str, Expression]]  # of dims and of attributes, for the registration
 
 
@@ -114,13 +116,15 @@ def plan_module(
     generated: Mapping[str, str],
     *,
     inject: bool = False,
+    revisions: Mapping[str, int] = MappingProxyType({}),
 ) -> ModulePlan:
     """The plan of one generated module: the code of its roots and of what they use.
 
-    `generated` maps modules of used classes to where their code lives; with `inject` all code is in this one.
+    `generated` maps modules of used classes to where their code lives; with `inject` all code is in this one. `revisions` are
+    those of the present declarations, by symbol, where they are locked.
     """
     scope = ModuleScope.of(module, tuple(roots), tuple(classes), generated, inject)
-    records = [_record(scope, cls) for cls in scope.emitted]
+    records = [_record(scope, cls, revisions.get(cls.symbol)) for cls in scope.emitted]
     return ModulePlan(
         source=module,
         command=f"treaty generate {module}",
@@ -134,7 +138,7 @@ def plan_module(
     )
 
 
-def _record(scope: ModuleScope, cls: ir.Class) -> Record:
+def _record(scope: ModuleScope, cls: ir.Class, revision: int | None) -> Record:
     stem, title = scope.stems[cls.id]
     unsized = scope.unsized[cls.id]
     registered = cls.kind in get_args(ir.DeclaredKind)
@@ -160,13 +164,14 @@ def _record(scope: ModuleScope, cls: ir.Class) -> Record:
         unsized=literal(f"${unsized}"),
         registered=registered,
         digest=literal(scope.declared.at(cls.id).digest) if registered else "",
+        revision=revision,
         names=_names(scope, cls) if registered else [],
     )
 
 
 def _field(scope: ModuleScope, cls: ir.Class, one: ir.Field) -> StateEntry:
     written = ex.write(scope, one.type, _attribute(cls, one))
-    return StateEntry(one.key, literal(one.key), ex.state_type(scope, one.type), written)
+    return StateEntry(one.key, literal(one.key), ex.state_type(scope.state_name, one.type), written)
 
 
 def _by_call(fields: list[StateEntry]) -> bool:

@@ -120,6 +120,7 @@ def register(
     *,
     schemas: Callable[[], Schema],
     digest: str,
+    revision: int | None = None,
     write: Callable[[_T], Mapping[str, object]],
     read: Callable[..., _T],
     abstract: Callable[..., _T] | None = None,
