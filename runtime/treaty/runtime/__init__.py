@@ -9,6 +9,7 @@ from treaty.schema._lazy_names import lazy_names
 
 _HOMES: Final = {
     "_checkpoint.inspect": ("inspect",),
+    "_checkpoint.plan": ("plan",),
     "_checkpoint.remove": ("remove",),
     "_checkpoint.restore": ("restore",),
     "_checkpoint.save": ("save", "save_async"),
@@ -22,6 +23,7 @@ _HOMES: Final = {
         "InvalidArgumentError",
         "KeyMapError",
         "LeafError",
+        "MigrationError",
         "Mismatch",
         "MissingCheckpointError",
         "NewerFormatError",
@@ -29,6 +31,7 @@ _HOMES: Final = {
         "StorageError",
         "TreatyError",
     ),
+    "_restore.preflight": ("Plan",),
     "_save.background": ("SaveHandle",),
     "_state.abstract": ("abstract", "nbytes"),
     "_state.state_dict": ("explain", "from_state_dict", "to_state_dict"),
@@ -38,6 +41,7 @@ _HOMES: Final = {
 
 if TYPE_CHECKING:
     from treaty.runtime._checkpoint.inspect import inspect as inspect
+    from treaty.runtime._checkpoint.plan import plan as plan
     from treaty.runtime._checkpoint.remove import remove as remove
     from treaty.runtime._checkpoint.restore import restore as restore
     from treaty.runtime._checkpoint.save import save as save
@@ -51,12 +55,14 @@ if TYPE_CHECKING:
     from treaty.runtime._errors import InvalidArgumentError as InvalidArgumentError
     from treaty.runtime._errors import KeyMapError as KeyMapError
     from treaty.runtime._errors import LeafError as LeafError
+    from treaty.runtime._errors import MigrationError as MigrationError
     from treaty.runtime._errors import Mismatch as Mismatch
     from treaty.runtime._errors import MissingCheckpointError as MissingCheckpointError
     from treaty.runtime._errors import NewerFormatError as NewerFormatError
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
     from treaty.runtime._errors import StorageError as StorageError
     from treaty.runtime._errors import TreatyError as TreatyError
+    from treaty.runtime._restore.preflight import Plan as Plan
     from treaty.runtime._save.background import SaveHandle as SaveHandle
     from treaty.runtime._state.abstract import abstract as abstract
     from treaty.runtime._state.abstract import nbytes as nbytes

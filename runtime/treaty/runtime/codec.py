@@ -129,7 +129,6 @@ def register(
     unsized: str = "",
     children: tuple[str, ...] | None = None,
     static: tuple[str, ...] = (),
-    revision: int | None = None,
 ) -> Codec[_T]:
     """Enter the generated functions of a class into the registry, and into Flax's; with `children`, make the class a pytree."""
     origin: type[_T] = get_origin(cls) or cls

@@ -47,12 +47,12 @@ def _lock(module: str) -> "Lock | None":
     name = _history_name(module)
     if name is None:
         return None
-    from treaty.schema.evolution.lock import Lock
+    from treaty.schema.evolution.lock_json import parse
 
     text: object = getattr(importlib.import_module(name), "LOCK", None)
     if not isinstance(text, str):
         raise CodecError(f"expected the history of {module}, got another module {name}; run: treaty generate {module}")
     try:
-        return Lock.parse(text, name)
+        return parse(text, name)
     except SchemaError as error:
         raise CodecError(f"{error}; run: treaty generate {module}") from None

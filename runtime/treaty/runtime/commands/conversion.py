@@ -1,9 +1,7 @@
 """Commands between checkpoints: `treaty convert` and `treaty diff`."""
 
-import importlib
 import json
 import math
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +10,7 @@ import click
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._storage.paths import local_path
+from treaty.runtime.commands.arguments import named, size_of
 from treaty.runtime.commands.output import reporting, say
 from treaty.runtime.formats.table import FORMATS
 from treaty.schema import TreatyError
@@ -19,8 +18,6 @@ from treaty.schema.keymap import KeyMap
 
 if TYPE_CHECKING:
     from treaty.runtime._convert.compare import Difference
-
-_DIGITS: Final = 18  # of a size
 
 
 class _Convert(click.Command):
@@ -72,9 +69,9 @@ def convert(
     done = run(
         source,
         destination,
-        cls=None if schema is None else _named(schema, "--schema"),
+        cls=None if schema is None else named(schema, "--schema"),
         mapped=None if keymap is None else Mapped(_read_map(keymap), reverse),
-        sizes=dict(map(_size, dims)),
+        sizes=dict(map(size_of, dims)),
         from_format=from_format,
         to_format=to_format,
         max_shard_bytes=max_shard_bytes,
@@ -136,28 +133,7 @@ def _read_map(where: str) -> KeyMap:
         except UnicodeDecodeError as error:
             raise TreatyError(f"--map: expected text in UTF-8, got {error} in {where}") from error
         return KeyMap.from_json(text) if where.endswith(".json") else KeyMap.from_toml(text)
-    found = _named(where, "--map")
+    found = named(where, "--map")
     if not isinstance(found, KeyMap):
         raise TreatyError(f"--map: expected a KeyMap, got {type(found).__name__} at {where}")
     return found
-
-
-def _named(where: str, option: str) -> Any:
-    """An object by the name of its module and its own."""
-    module, _, name = where.partition(":")
-    if not name:
-        raise TreatyError(f"{option}: expected PKG.MODULE:NAME, got {where!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as error:  # the user's module may raise anything
-        what = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
-        raise TreatyError(f"{option}: {what}") from error
-
-
-def _size(text: str) -> tuple[str, int]:
-    name, _, size = text.partition("=")
-    if not name or not size.isdecimal() or len(size) > _DIGITS:
-        raise TreatyError(f"--dim: expected NAME=SIZE, got {text!r}")
-    return name, int(size)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from treaty.schema import ir
 from treaty.schema.dims import Expr, Int, Name
@@ -190,7 +190,7 @@ class _Resolver:
         if not steps:
             return self._fields(writer, reader)
         start = steps[0]
-        begin = _Side(history.schema(start, writer.schema), "past")
+        begin = _Side(_instructed(history.schema(start, writer.schema), reader.schema), "past")
         end = reader if start + 1 == present else _Side(history.schema(start + 1, writer.schema), "past")
         outcome = Outcome()
         before = outcome.take(self._fields(writer, begin))
@@ -462,6 +462,24 @@ class _Frame:
     def _length(self, reader: Expr | None, writer: Expr | None, path: Path) -> None:
         if reader is not None:
             self.sizes.add(reader, writer or Name(f"{'.'.join(path)}.length"), path)
+
+
+def _instructed(past: ir.Schema, reader: ir.Schema) -> ir.Schema:
+    """A revision with what the reader says of earlier checkpoints: it may have been told so after that was locked."""
+    said = {one.key: one for one in reader.root_class.fields}
+    own = past.root_class
+    fields = tuple(
+        evolve(
+            one, aliases=(*one.aliases, *said[one.key].aliases), cast_from=(*one.cast_from, *said[one.key].cast_from)
+        )
+        if one.key in said
+        else one
+        for one in own.fields
+    )
+    keys = {one.key for one in own.fields}
+    reserved = (*own.reserved, *(key for key in reader.root_class.reserved if key not in keys))
+    changed = evolve(own, fields=fields, reserved=reserved)
+    return ir.Schema(past.root, tuple(changed if cls is own else cls for cls in past.classes))
 
 
 def _steps(history: History, number: int, present: int) -> list[int]:

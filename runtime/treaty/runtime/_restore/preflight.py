@@ -1,0 +1,132 @@
+"""`plan`: what a restore would do with every leaf, and what stands in its way, before an array is read."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+
+from treaty.runtime._errors import MigrationError, StateMismatchError
+from treaty.runtime._evolve.apply import apply
+from treaty.runtime._restore.casts import fit_dtypes
+from treaty.runtime._restore.fit import fit
+from treaty.runtime._restore.options import Options
+from treaty.runtime._restore.resolve import Resolved, find_resolution
+from treaty.runtime._restore.source import Source
+from treaty.runtime._state.registry import Codec, codec_of
+from treaty.schema import resolve as resolve_schemas
+from treaty.schema.evolution.migrations import Function
+from treaty.schema.evolution.resolution import Action, Each, From, Make, Path, Resolution, Same, Through, Unless, show
+from treaty.schema.evolution.resolution import Plan as Way
+
+
+@frozen
+class Plan:
+    """What becomes of a checkpoint when it is restored as a class. Print it for a table."""
+
+    where: str
+    cls: str
+    revision: int | None  # of the checkpoint's class, where its history knows it
+    present: int | None  # of the class that it is restored as
+    leaves: tuple[Action, ...]
+    dropped: tuple[Path, ...]
+    problems: tuple[str, ...]
+    unknown: tuple[str, ...] = ()  # what only running a migration can tell
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def to_json(self) -> str:
+        """The same as JSON, for programs."""
+        leaves = [
+            {"path": show(one.path), "action": one.verb, "from": [show(was) for was in one.was], "type": one.type}
+            | ({"note": one.note} if one.note else {})
+            for one in self.leaves
+        ]
+        said = {"checkpoint": self.where, "class": self.cls, "ok": self.ok}
+        numbers = {"revision": self.revision, "present": self.present}
+        rest = {"dropped": [show(one) for one in self.dropped], "problems": list(self.problems)}
+        return json.dumps(
+            {**said, **numbers, "leaves": leaves, **rest, "unknown": list(self.unknown)}, indent=2, ensure_ascii=False
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        revision = f", revision {self.revision} of {self.present}" if self.revision is not None else ""
+        yield f"{self.where} as {self.cls}{revision}"
+        rows = [(show(one.path), one.verb, _source(one), one.type) for one in self.leaves]
+        widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+        for row in rows:
+            yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0), strict=True)).rstrip()
+        yield from (f"  {show(one)}  dropped" for one in self.dropped)
+        yield from (f"  not known before it is run: {one}" for one in self.unknown)
+        yield from (f"  problem: {one}" for one in self.problems)
+        yield (
+            "  this checkpoint can be restored"
+            if self.ok
+            else f"  this checkpoint cannot be restored: {len(self.problems)} problems"
+        )
+
+
+def plan(source: Source, target: Any, options: Options) -> Plan:
+    """The preflight of a restore. A migration that is a function is not run, and what it gives is not checked."""
+    codec = codec_of(target)
+    options.check(codec)
+    found = find_resolution(source, codec, options)
+    resolution = found.resolution or resolve_schemas(codec.schema, codec.schema)
+    functions = tuple(dict.fromkeys(_functions(resolution.plan)))
+    problems = [str(one) for one in resolution.problems]
+    if not problems and not functions:
+        problems += _mismatches(source, codec, target, options, found, resolution)
+    return Plan(
+        source.where,
+        codec.schema.root_class.qualname,
+        resolution.revision,
+        resolution.present,
+        resolution.leaves,
+        resolution.dropped,
+        tuple(problems),
+        functions,
+    )
+
+
+def _mismatches(
+    source: Source, codec: Codec[Any], target: Any, options: Options, found: Resolved, resolution: Resolution
+) -> list[str]:
+    """What the stored shapes show."""
+    try:
+        tree = found.tree if found.resolution is None else apply(resolution.plan, found.tree, options.dims)
+        if not found.is_exact:
+            tree = fit(codec.schema, tree, forgets_none=source.forgets_none)
+        fit_dtypes(codec, target, tree, options.dims, options.cast)
+    except StateMismatchError as error:
+        return [*map(str, error.mismatches), *error.hints, *found.hints]
+    except MigrationError as error:
+        return str(error).splitlines()
+    return []
+
+
+def _functions(plan: Way) -> Iterator[str]:
+    """The migrations in a plan that are functions."""
+    if isinstance(plan, Through):
+        if isinstance(plan.step, Function):
+            yield f"migration({plan.cls.rpartition(':')[2]}, {plan.number}), {plan.step.where}"
+        for one in (plan.before, plan.rest, plan.after, *(move.plan for move in plan.moves)):
+            yield from _functions(one)
+    elif isinstance(plan, Make):
+        for _, origin in plan.parts:
+            if isinstance(origin, From):
+                yield from _functions(origin.plan)
+    elif isinstance(plan, (Each, Unless)):
+        yield from _functions(plan.plan)
+    elif isinstance(plan, Same):
+        return  # the plan that it stands for is walked where it stands first
+
+
+def _source(one: Action) -> str:
+    source = ", ".join(show(was) for was in one.was) if one.was not in ((), (one.path,)) else ""
+    note = f"({one.note})" if one.note else ""
+    return " ".join(text for text in (source, note) if text)
