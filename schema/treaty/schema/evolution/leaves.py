@@ -25,7 +25,16 @@ from treaty.schema.evolution.resolution import (
 )
 
 # Of several things that become of a leaf on its way, the one that is told.
-_STRONGEST: Final[tuple[Verb, ...]] = ("migrated", "moved", "cast", "widened", "defaulted", "renamed", "as-is")
+_STRONGEST: Final[tuple[Verb, ...]] = (
+    "missing",
+    "migrated",
+    "moved",
+    "cast",
+    "widened",
+    "defaulted",
+    "renamed",
+    "as-is",
+)
 _Source: TypeAlias = Callable[[Path], Action]  # what is known of a node of the state that a plan begins with
 
 
@@ -65,9 +74,12 @@ class _Walk:
     schema: ir.Schema
 
     def type(
-        self, type: ir.Type, plan: Plan | Fill, path: Path, was: Path, source: _Source, above: tuple[str, ...]
+        self, type: ir.Type, plan: Plan | Fill | None, path: Path, was: Path, source: _Source, above: tuple[str, ...]
     ) -> Iterator[Action]:
         """`path` and `was` are where the node is, and where it was; `above` are the classes it is inside of."""
+        if plan is None:
+            yield Action(path, "missing", type=ir.describe(type))
+            return
         if isinstance(plan, Same):  # a class in itself: its leaves are listed where it stands first
             return
         if isinstance(plan, Unless):
@@ -93,10 +105,10 @@ class _Walk:
         return ir.parts(self.schema, type, (EACH,)) or {}
 
 
-def _below(plan: Plan | Fill, key: str, was: Path) -> tuple[Plan | Fill, Path]:
-    """The plan of an entry, and where the entry was."""
+def _below(plan: Plan | Fill, key: str, was: Path) -> tuple[Plan | Fill | None, Path]:
+    """The plan of an entry, and where the entry was; no plan where nothing is said of it."""
     if isinstance(plan, Make):
-        origin = dict(plan.parts).get(key, From(key, Keep()))
+        origin = dict(plan.parts).get(key)
         return (origin.plan, (*was, origin.key)) if isinstance(origin, From) else (origin, was)
     if isinstance(plan, Fill):
         return plan, was

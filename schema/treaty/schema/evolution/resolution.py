@@ -16,7 +16,9 @@ from treaty.schema.keymap import Rule
 
 Path: TypeAlias = tuple[str, ...]
 EACH = "*"  # in a path: every item of a list, tuple or dict
-Verb = Literal["as-is", "renamed", "defaulted", "widened", "cast", "moved", "migrated"]
+Verb = Literal[
+    "as-is", "renamed", "defaulted", "widened", "cast", "moved", "migrated", "missing"
+]  # the last: a problem
 
 
 @frozen
