@@ -96,10 +96,12 @@ def convert(
         check_place(place, to, format.members(origin), replace)
         opened = format.open(origin, known)
         opened.scratch = folder
-        schema = None if cls is None else codec_of_class(cls).schema
+        schema = None if cls is None else codec_of_class(cls).schema.as_stored
         tree = _laid_out(opened.settled(schema if mapped is None else None), cls, mapped, sizes)
         reversed = mapped is not None and mapped.reverse
         writing = Writing(None if reversed else schema, _metadata(opened.metadata, to), max_shard_bytes)
+        if cls is None and mapped is None and to.keeps_schema:
+            writing = writing._replace(schema=opened.schema, revisions=opened.revisions)
         _write(written, to, tree, writing, folder, progress)
         return Converted(format.name, to.name, sum(1 for _ in flatten(tree)), nbytes_of(tree))
 

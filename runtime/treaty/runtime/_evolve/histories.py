@@ -14,27 +14,29 @@ if TYPE_CHECKING:
     from treaty.schema.evolution.history import History
     from treaty.schema.evolution.lock import Lock
 
+_histories: dict[str, "History"] = {}
+
 
 def history_of(symbol: str) -> "History | None":
-    """The history of a class by its symbol; None where its module has no lock, or does not lock it."""
-    module, _, qualname = symbol.partition(":")
-    lock = _lock(module)
-    if lock is None:
+    """The history of a class by its symbol; None where its module has no lock."""
+    module = symbol.partition(":")[0]
+    if not has_history(module):
         return None
     from treaty.schema.evolution.migrations import steps_of
 
-    return lock.history(qualname, steps_of(symbol))
+    known = _histories.get(symbol)
+    if known is None or known.steps != steps_of(symbol):  # a module with more migrations may have been imported since
+        known = _histories[symbol] = _lock(module).history(symbol, steps_of(symbol))
+    return known
 
 
 def has_history(module: str) -> bool:
     """Whether a module has a lock; cheap where it has none."""
-    return _history_name(module) is not None
+    return module in sys.modules and _history_name(module) is not None
 
 
 @cache
 def _history_name(module: str) -> str | None:
-    if module not in sys.modules:  # of a class of another library, which its own module need not have
-        return None
     name = f"{generated_name(module)}_history"
     try:
         return name if importlib.util.find_spec(name) is not None else None
@@ -43,12 +45,11 @@ def _history_name(module: str) -> str | None:
 
 
 @cache
-def _lock(module: str) -> "Lock | None":
-    name = _history_name(module)
-    if name is None:
-        return None
+def _lock(module: str) -> "Lock":
     from treaty.schema.evolution.lock_json import parse
 
+    name = _history_name(module)
+    assert name is not None  # whoever asks knows that there is one
     text: object = getattr(importlib.import_module(name), "LOCK", None)
     if not isinstance(text, str):
         raise CodecError(f"expected the history of {module}, got another module {name}; run: treaty generate {module}")

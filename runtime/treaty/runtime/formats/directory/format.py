@@ -49,6 +49,7 @@ FORMAT = Format(
     look=_look,
     open=later(f"{_HERE}.source:open_source"),
     write=later(f"{_HERE}.save:write_tree"),
+    keeps_schema=True,
     takes=frozenset({"metadata", "timeout"}),
     shared=True,
     urls=True,

@@ -59,6 +59,7 @@ FORMAT = Format(
     look=_look,
     open=later(f"{_HERE}.source:SafetensorsSource"),
     write=later(f"{_HERE}.source:write_tree"),
+    keeps_schema=True,
     takes=frozenset({"keymap", "max_shard_bytes", "metadata"}),
     text_metadata=True,
     members=_members,

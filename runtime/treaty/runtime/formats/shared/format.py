@@ -64,6 +64,7 @@ class Format(NamedTuple):
     ]  # a state dict, lazy arrays among its leaves; whole or not at all
     takes: frozenset[str] = frozenset()  # the options of `save` that it has room for
     text_metadata: bool = False  # whether its metadata is text by name
+    keeps_schema: bool = False  # whether a checkpoint says of which schema it is
     shared: bool = False  # whether several processes save one checkpoint together
     urls: bool = False  # whether it can lie in an object store
     members: Callable[[str], list[Path]] = itself  # the files or directories that a checkpoint is
