@@ -55,11 +55,7 @@ def resolve(
     `migrations` gives the history of a class by its symbol. `revisions` are those that the checkpoint says its classes are
     of, by symbol; without them, a class is known by its digest. `cast` are dtypes that the caller wants converted.
     """
-    resolver = _Resolver(migrations, dict(revisions), cast)
-    found = resolver.classes(_Side(writer, "stored"), _Side(reader, "present"))
-    return Resolution(
-        writer, reader, found.plan, tuple(found.problems), tuple(found.conditions), found.revision, found.present
-    )
+    return Resolver(migrations, cast=cast).resolve(writer, reader, revisions)
 
 
 @frozen
@@ -108,13 +104,24 @@ class Outcome:
 
 
 @define
-class _Resolver:
+class Resolver:
+    """What was found of two classes is kept: whoever has many pairs, which share classes, asks one of these for all."""
+
     histories: Histories
-    revisions: dict[str, int]
-    cast: Mapping[str, str]
+    cast: Mapping[str, str] = _NO_CASTS
+    revisions: Mapping[str, int] = _NOTHING
     known: dict[tuple[str, ...], Outcome] = field(factory=dict)
     _below: dict[tuple[int, str], ir.Schema] = field(factory=dict)
     _kept: list[ir.Schema] = field(factory=list)  # for `_below`, so that no id of one is used again
+
+    def resolve(self, writer: ir.Schema, reader: ir.Schema, revisions: Mapping[str, int] = _NOTHING) -> Resolution:
+        if revisions != self.revisions:  # else a class would be taken for another revision than it was said to be
+            self.known.clear()
+        self.revisions = revisions
+        found = self.classes(_Side(writer, "stored"), _Side(reader, "present"))
+        return Resolution(
+            writer, reader, found.plan, tuple(found.problems), tuple(found.conditions), found.revision, found.present
+        )
 
     def below(self, side: _Side, id: str) -> _Side:
         """A class that a side reaches."""
@@ -222,14 +229,14 @@ class _Resolver:
     def _fields(self, writer: _Side, reader: _Side) -> Outcome:
         """Field by field: by key, by alias, or filled in."""
         is_same = writer.schema.digest == reader.schema.digest
-        if writer is reader or (is_same and not self._has_steps(reader)):
+        if writer is reader or (is_same and not self.has_steps(reader.schema)):
             sizes: Mapping[str, Expr] = {name: Name(name) for name in reader.cls.dims}
             return Outcome(sizes=sizes)
         return _Frame(self, writer, reader, Outcome()).run()
 
-    def _has_steps(self, reader: _Side) -> bool:
-        """Whether a class below has migrations: then equal schemas may mean different things."""
-        histories = (self.histories(cls.symbol) for cls in reader.schema.classes)
+    def has_steps(self, schema: ir.Schema) -> bool:
+        """Whether one of the classes has migrations: then equal schemas may mean different things."""
+        histories = (self.histories(cls.symbol) for cls in schema.classes)
         return any(one is not None and one.steps for one in histories)
 
 
@@ -237,7 +244,7 @@ class _Resolver:
 class _Frame:
     """Two classes, field by field."""
 
-    resolver: _Resolver
+    resolver: Resolver
     writer: _Side
     reader: _Side
     found: Outcome

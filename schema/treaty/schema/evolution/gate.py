@@ -1,0 +1,113 @@
+"""What a change breaks: every revision that was locked, resolved to the present declaration. Pure; `treaty check` prints it.
+
+A breach of a class is told where it is, and not again of every class that reaches it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+import attrs
+from attrs import frozen
+
+from treaty.schema import ir
+from treaty.schema.evolution.history import Histories, History
+from treaty.schema.evolution.resolution import Path, Problem
+from treaty.schema.evolution.resolve import Resolver
+
+RuleName = Literal["SILENT", "LOAD", "PROCESS", "DRIFT"]
+
+
+@frozen
+class Breach:
+    """A change that earlier checkpoints of a class do not survive, or survive as something else."""
+
+    rule: RuleName
+    kind: str
+    symbol: str
+    path: Path
+    message: str
+    hint: str
+    revisions: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`LOAD-removed`: what a waiver and the documentation call it."""
+        return f"{self.rule}-{self.kind}"
+
+
+def breaches(
+    present: Mapping[str, ir.Schema], histories: Histories, orphaned: Mapping[str, Iterable[int]] | None = None
+) -> list[Breach]:
+    """Of the classes of a module, by symbol: what of their locked revisions cannot be restored, or not surely."""
+    resolver = Resolver(histories)
+    found: dict[tuple[object, ...], Breach] = {}
+    for symbol, schema in present.items():
+        history = histories(symbol)
+        if history is None:
+            continue
+        given_up = set((orphaned or {}).get(symbol, ()))
+        for number in (one.number for one in history.revisions if one.number not in given_up):
+            for problem in _problems(resolver, history, number, schema):
+                _add(found, _breach(symbol, number, problem))
+        for breach in _changed_defaults(history, schema, given_up):
+            _add(found, breach)
+    return [one for one in found.values() if not _is_told_below(one, found.values())]
+
+
+def _problems(resolver: Resolver, history: History, number: int, present: ir.Schema) -> Iterator[Problem]:
+    revision = history[number]
+    if revision.digest == present.digest and not history.steps and not resolver.has_steps(present):
+        return
+    is_known = len(history.numbers(revision.schema)) == 1
+    outcome = resolver.resolve(revision.schema, present, {} if is_known else {history.symbol: number})
+    yield from outcome.problems
+    yield from outcome.conditions
+
+
+def _breach(symbol: str, number: int, problem: Problem) -> Breach:
+    message = f"expected {problem.expected}, got {problem.got}"
+    return Breach(problem.rule, problem.kind, symbol, problem.path, message, problem.hint, (number,))
+
+
+def _add(found: dict[tuple[object, ...], Breach], breach: Breach) -> None:
+    """The same of several revisions is one."""
+    key = (breach.name, breach.symbol, breach.path, breach.message)
+    known = found.get(key)
+    found[key] = breach if known is None else attrs.evolve(known, revisions=(*known.revisions, *breach.revisions))
+
+
+def _is_told_below(one: Breach, others: Iterable[Breach]) -> bool:
+    return any(
+        other.path == one.path[len(one.path) - len(other.path) :]
+        for other in others
+        if len(other.path) < len(one.path)
+        and (other.name, other.message) == (one.name, one.message)
+        and other.symbol != one.symbol
+    )
+
+
+def _changed_defaults(history: History, present: ir.Schema, given_up: set[int]) -> Iterator[Breach]:
+    """A default fills in for checkpoints without the field: another default gives them another meaning."""
+    if not history.revisions:
+        return
+    before = {one.key: one for one in history.revisions[-1].schema.root_class.fields}
+    for one in present.root_class.fields:
+        known = before.get(one.key)
+        if known is None or known.default is None or known.default == one.default:
+            continue
+        without = tuple(
+            revision.number
+            for revision in history.revisions
+            if revision.number not in given_up
+            and one.key not in {field.key for field in revision.schema.root_class.fields}
+        )
+        if without:
+            yield Breach(
+                "SILENT",
+                "default",
+                history.symbol,
+                (one.key,),
+                f"expected the default {known.default}, which stands for the field in earlier checkpoints, got {one.default}",
+                "keep it, or write a migration that says what earlier checkpoints mean",
+                without,
+            )
