@@ -15,7 +15,7 @@ FLOORS: Final = {
     "whole checkpoints": "_checkpoint _convert _flax _eformer",
     "formats": "formats formats/directory formats/safetensors formats/orbax formats/msgpack formats/npz formats/eformer "
     "formats/shared",
-    "the way in and the way out": "_restore _save _devices _keymaps",
+    "the way in and the way out": "_restore _save _evolve _devices _keymaps",
     "tools": "_same _trees _lazy _state _storage _process _errors",
 }
 _MARKED: Final = re.compile(r"(<!-- (\w+): .*? -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -24,7 +24,7 @@ from treaty.runtime import restore, save, to_state_dict
 from treaty.runtime._checkpoint.save import save_as
 from treaty.runtime.formats.shared.format import Writing
 from treaty.runtime.formats.table import FORMATS
-from treaty.schema import state
+from treaty.schema import field, state
 from treaty.schema.keymap import KeyMap, Rule
 
 
@@ -34,7 +34,14 @@ class Params:
     kernel: Float32[Array, "d_in d_out"]
 
 
+@state
+class Renamed:
+    step: Int32[Array, ""]
+    weight: Float32[Array, "d_in d_out"] = field(aliases=("kernel",))
+
+
 load(Params)
+load(Renamed)
 
 NAMES = {
     "treaty": "a",
@@ -143,7 +150,7 @@ def test_a_restore(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     assert jnp.array_equal(back.kernel, params().kernel)
     at_once = name in ("msgpack", "safetensors")  # which are mapped
-    assert seen.walk == expected(RESTORE, "_keymaps", *["_devices"] * at_once)
+    assert seen.walk == expected(RESTORE, "_keymaps", "_evolve", *["_devices"] * at_once)
     assert not others(seen, RESTORE, name)
 
 
@@ -156,8 +163,19 @@ def test_a_restore_with_a_key_map_onto_a_mesh(name: str, tmp_path: Path, monkeyp
         back = restore(path, Params, keymap=MAP, mesh=mesh, rules={"d_in": "x"})
 
     assert back.kernel.shape == (2, 4)
-    assert seen.walk == expected(RESTORE)
+    assert seen.walk == expected(RESTORE, "_evolve")
     assert not others(seen, RESTORE, name)
+
+
+def test_a_restore_of_an_earlier_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "a", params())
+
+    with followed(RESTORE, "treaty", monkeypatch) as seen:
+        back = restore(tmp_path / "a", Renamed)
+
+    assert jnp.array_equal(back.weight, params().kernel)
+    assert seen.walk == expected(RESTORE, "_keymaps")
+    assert not others(seen, RESTORE, "treaty")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -174,7 +192,7 @@ def test_a_save(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert jnp.array_equal(restore(path, Params).kernel, params().kernel)
     at_once = name == "msgpack"  # which has `write_instance`
     left_out = [*["_checkpoint", "formats"] * (not by_path), *["_save", "_state"] * at_once]
-    assert seen.walk == expected(SAVE, "_keymaps", *left_out)
+    assert seen.walk == expected(SAVE, "_keymaps", "_evolve", *left_out)
     assert not others(seen, SAVE, name)
 
 
@@ -182,7 +200,7 @@ def test_a_save_with_a_key_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with followed(SAVE, "safetensors", monkeypatch) as seen:
         save(tmp_path / "a.safetensors", params(), keymap=MAP)
 
-    assert seen.walk == expected(SAVE)
+    assert seen.walk == expected(SAVE, "_evolve")
     assert not others(seen, SAVE, "safetensors")
 
 

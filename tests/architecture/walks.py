@@ -26,6 +26,12 @@ RESTORE: Final = (
         "with `keymap=`",
     ),
     Step(
+        "_evolve",
+        "apply.apply",
+        "makes a state dict of an earlier revision one of the present",
+        "where the checkpoint is of one",
+    ),
+    Step(
         "_devices",
         "shardings.placement",
         "says where each array will live; `placement.place` takes it there",
@@ -49,6 +55,7 @@ SAVE: Final = (
         "turns the instance into a state dict, by its generated code",
         "not MessagePack",
     ),
+    Step("_evolve", "apply.apply", "makes the state dict one of an earlier revision", "with `revision=`"),
     Step("_keymaps", "apply.to_stored", "gives fields the names and layouts that are stored", "with `keymap=`"),
     Step(EACH, "FORMAT.write", "lays the state dict out, writes it and commits it, with the help of `_storage`"),
 )

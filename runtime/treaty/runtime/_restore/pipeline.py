@@ -3,6 +3,7 @@
 All that is wrong is raised before an array is read; then arrays are read where they are wanted, batch by batch.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +22,7 @@ from treaty.runtime._state.declared import Declared
 from treaty.runtime._state.registry import Codec, codec_of, is_class
 from treaty.runtime._state.state_dict import from_state_dict
 from treaty.runtime._trees import Path, flatten, is_stored_array, nest
-from treaty.schema.evolution.resolution import show
+from treaty.schema.evolution.resolution import Resolution, show
 from treaty.schema.keymap import KeyMap
 
 
@@ -65,7 +66,8 @@ def _checked(
 ) -> tuple[Any, dict[Path, Declared]]:
     """Raise all that does not fit: what the data shows, and how the class can be told what became of it."""
     problems = () if found.resolution is None else found.resolution.problems
-    hints = [*found.hints, *(f"{show(one.path)}: {one.hint}" for one in problems if one.hint and one.kind != "dtype")]
+    is_whole = options.at is None or isinstance(options.at, str)  # else a field may be missing because it was not wanted
+    hints = [*found.hints, *(_hints(found.resolution) if is_whole else ())]
     try:
         checked = fit_dtypes(codec, target, tree, options.dims, options.cast)
     except StateMismatchError as error:
@@ -73,3 +75,15 @@ def _checked(
     if problems:
         raise StateMismatchError([Mismatch(one.expected, one.got, one.path) for one in problems], hints)
     return checked
+
+
+def _hints(resolution: Resolution | None) -> Iterator[str]:
+    """How a class is told what became of its earlier self. Of another class it is no question."""
+    if resolution is None:
+        return
+    writer, reader = resolution.writer.root_class, resolution.reader.root_class
+    if resolution.revision is None and writer.symbol != reader.symbol:
+        return
+    for one in resolution.problems:
+        if one.hint and one.kind != "dtype":  # of which there is a hint by `cast=`
+            yield f"{show(one.path)}: {one.hint}"
