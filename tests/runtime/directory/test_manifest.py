@@ -174,12 +174,12 @@ NEWER: dict[str, tuple[Callable[[Any], Any], str]] = {
         "(its schema: written by a newer Treaty (format 2,",
     ),
     "a member of a class": (
-        lambda data: data["schema"]["classes"][0].update(reserved=[]),
-        "with 'reserved' in a class",
+        lambda data: data["schema"]["classes"][0].update(sealed=[]),
+        "with 'sealed' in a class",
     ),
     "a member of a field": (
-        lambda data: data["schema"]["classes"][0]["fields"][0].update(aliases=[]),
-        "with 'aliases' in a field",
+        lambda data: data["schema"]["classes"][0]["fields"][0].update(unit=[]),
+        "with 'unit' in a field",
     ),
     "a kind of type": (
         lambda data: data["schema"]["classes"][0]["fields"][0]["type"].update(kind="ragged"),
