@@ -71,7 +71,8 @@ def test_missing_code_names_the_command(project: Path) -> None:
         OLD.replace("x: int", "x: float"),
         OLD.replace("x: int", "y: int"),
         OLD.replace("x: int", "x: int\n    y: int = 0"),
-        OLD.replace("@state", "@state(version=2)"),
+        OLD.replace("@state", "@state(reserved=('y',))"),
+        OLD.replace("import state", "import field, state").replace("x: int", "x: int = field(aliases=('y',))"),
     ],
 )
 def test_stale_code_is_never_used(project: Path, new: str) -> None:

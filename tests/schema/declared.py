@@ -77,7 +77,7 @@ def scaled(x: Any, y: Any, *, by: Any) -> Any:
     return x * by + y
 
 
-@state(version=3)
+@state
 class Everything:
     step: Int32[Array, ""]
     embed: BFloat16[Array, "vocab d_model"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 import attrs
@@ -81,18 +82,18 @@ class OtherDefault:
     b: float = 2.0
 
 
-@state(version=2)
-class OtherVersion:
-    a: Float32[Array, "d"]
-    b: float = 1.0
+@state(reserved=("c", "d"))
+class Evolved:
+    a: Float32[Array, "d"] = field(aliases=("first", "class", "a b\n"), cast_from=("float64",))
+    b: float = field(default=1.0, aliases=["second"])
 
 
-@pytest.mark.parametrize("cls", [OtherOrder, OtherNames, OnHost])
-def test_the_digest_ignores_order_python_names_and_placement(cls: type) -> None:
+@pytest.mark.parametrize("cls", [OtherOrder, OtherNames, OnHost, Evolved])
+def test_the_digest_ignores_order_python_names_placement_and_what_was_before(cls: type) -> None:
     assert schema_of(cls).digest == schema_of(Base).digest
 
 
-@pytest.mark.parametrize("cls", [OtherKey, OtherDim, OtherDefault, OtherVersion])
+@pytest.mark.parametrize("cls", [OtherKey, OtherDim, OtherDefault])
 def test_the_digest_covers_what_is_stored(cls: type) -> None:
     assert schema_of(cls).digest != schema_of(Base).digest
 
@@ -113,6 +114,35 @@ def test_the_digest_covers_ties() -> None:
 
 def test_digests_are_the_same_in_every_process() -> None:
     assert schema_of(Base).digest == "sha256:4de8c32b9c7cce8ee85abe8b35cd88107befc678d6b3517de62025b9fb0e2ffa"
+
+
+def test_what_only_readers_need_is_in_the_json_and_not_in_checkpoints() -> None:
+    schema = schema_of(Evolved)
+    data = json.loads(schema.to_json())["classes"][0]
+    assert data["reserved"] == ["c", "d"]
+    assert data["fields"][0]["aliases"] == ["first", "class", "a b\n"]
+    assert data["fields"][0]["cast_from"] == ["float64"]
+    assert Schema.from_json(schema.to_json()) == schema
+
+    stored = schema.as_stored
+    assert not {"reserved", "aliases", "cast_from"} & set(re.findall(r"\w+", stored.to_json()))
+    assert stored.digest == schema.digest
+    assert stored.as_stored == stored
+    assert schema_of(Base).as_stored == schema_of(Base)
+
+
+OLD = """{"classes":[{"dims":["d"],"fields":[{"key":"a","type":{"dims":["d"],"dtype":"float32","kind":"array"}},\
+{"default":"1.0","key":"b","type":{"kind":"scalar","type":"float"}}],"id":"m:Base","kind":"state","version":7}],\
+"root":"m:Base","treaty":1}"""
+
+
+def test_versions_that_older_checkpoints_have_are_read_as_they_are() -> None:
+    schema = Schema.from_json(OLD)
+    assert schema.root_class.version == 7
+    assert schema.to_json() == OLD
+    assert schema.digest == "sha256:d846a07b884d93bb80bc757ae58902371f80853a336dd28b4d012fd87c7c57ef"
+    without = Schema.from_json(OLD.replace(',"version":7', ""))
+    assert without.digest == schema_of(Base).digest != schema.digest
 
 
 def test_a_schema_holds_only_what_its_root_reaches() -> None:

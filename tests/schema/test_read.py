@@ -236,8 +236,17 @@ class Endless:
     ("make", "message"),
     [
         (lambda: UNTYPED.field(key=3), "field(key=3): expected a string"),
-        (lambda: state(version=0), "state(version=0): expected an int of 1 or more"),
-        (lambda: state(version=True), "state(version=True): expected an int of 1 or more"),
+        (
+            lambda: UNTYPED.state(version=2),
+            "state(version=...): revisions are not counted by hand any more; write @state alone, and run: treaty lock",
+        ),
+        (
+            lambda: UNTYPED.field(aliases="old"),
+            "field(aliases='old'): expected a tuple of strings; write ('old',)",
+        ),
+        (lambda: UNTYPED.field(aliases=("a", 3)), "field(aliases=('a', 3)): expected a tuple of strings"),
+        (lambda: UNTYPED.field(cast_from=None), "field(cast_from=None): expected a tuple of strings"),
+        (lambda: UNTYPED.state(reserved={"a"}), "state(reserved={'a'}): expected a tuple of strings"),
         (lambda: Length(-1), "Length(-1): a size cannot be negative"),
         (lambda: Length(True), "Length(True): expected a name, an int or an expression, got bool"),
         (lambda: UNTYPED.Dims(d=2.5), "Dims(d=2.5): expected a name, an int or an expression, got float"),

@@ -7,6 +7,7 @@ import ast
 import importlib
 import inspect
 import json
+import os
 import sys
 import sysconfig
 import traceback
@@ -86,6 +87,10 @@ def class_lines(module: ModuleType) -> dict[str, int]:
 
 def main(result: str, *modules: str) -> None:
     schema_modules.generating = True
+    if "JAX_PLATFORM_NAME" not in os.environ:
+        os.environ.setdefault(
+            "JAX_PLATFORMS", "cpu"
+        )  # factories make arrays, which is no reason to take an accelerator
     answers: dict[str, Any] = {}
     for name in modules:
         try:

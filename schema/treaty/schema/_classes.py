@@ -87,10 +87,11 @@ def _default(value: Any) -> str | None:
 
 
 def default_value(cls: Any, kind: ir.DeclaredKind, name: str, *, call: bool) -> Any:
-    """The default of a field, or what its factory makes if it may be called; attrs.NOTHING where there is none."""
+    """The default of a field, or what its factory makes if it may be called; attrs.NOTHING where that is not known."""
     match kind:
         case "state" | "attrs":
-            value = attrs.fields_dict(cls)[name].default
+            attribute = attrs.fields_dict(cls)[name]
+            value = attribute.default if attribute.converter is None else attrs.NOTHING
         case "namedtuple":
             value = cls._field_defaults.get(name, attrs.NOTHING)
         case "typeddict":
@@ -103,14 +104,15 @@ def default_value(cls: Any, kind: ir.DeclaredKind, name: str, *, call: bool) -> 
         return attrs.NOTHING
     try:
         return value.factory()
-    except Exception as error:  # the factory is user code: it can raise anything
-        raise SchemaError(f"its factory raises {type(error).__name__}: {one_line(error)}") from None
+    except (Exception, SystemExit) as error:  # the factory is user code: it can raise anything
+        said = f"{type(error).__name__}: {one_line(error)}"
+        raise SchemaError(f"factory: it raises {said}; write one that works wherever treaty generate runs") from None
 
 
-def reserved_keys(cls: Any) -> tuple[str, ...]:
-    """Those of a class and of the classes that it inherits its fields from."""
-    options = [state_options(base) for base in reversed(cls.__mro__)]
-    return tuple(dict.fromkeys(key for one in options if one is not None for key in one.reserved))
+def reserved_keys(cls: Any) -> dict[str, str]:
+    """Those of a class and of the classes that it inherits its fields from, each with the class that says so."""
+    options = ((base.__name__, state_options(base)) for base in reversed(cls.__mro__))
+    return {key: name for name, one in options if one is not None for key in one.reserved}
 
 
 def check_name(name: str, kind: ir.DeclaredKind) -> None:

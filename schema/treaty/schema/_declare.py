@@ -1,8 +1,8 @@
 """What users write declarations with: @state, field, and the annotations Dims, Length, ArraySpec, Fields."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import EllipsisType
-from typing import Any, Final, TypeVar, dataclass_transform, overload
+from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform, overload
 
 import attrs
 from attrs import frozen
@@ -13,10 +13,11 @@ from treaty.schema.dims import Dim, Expr, Int, parse_dims, parse_expr, spelled
 from treaty.schema.modules import import_code_on_first_use
 
 _T = TypeVar("_T")
+_Names: TypeAlias = "tuple[str, ...] | list[str]"  # and no Iterable, which a single str is too
 _METADATA: Final = "treaty"
 _STATE: Final = "__treaty_state__"
 _NO_VERSION: Final = (
-    "state(version=...): nobody counts by hand any more; write @state, and run treaty lock, which numbers the revisions"
+    "state(version=...): revisions are not counted by hand any more; write @state alone, and run: treaty lock"
 )
 
 
@@ -43,8 +44,8 @@ def field(
     default: _T,
     key: str | None = None,
     static: bool = False,
-    aliases: Iterable[str] = (),
-    cast_from: Iterable[str] = (),
+    aliases: _Names = (),
+    cast_from: _Names = (),
     validator: Callable[..., Any] | None = None,
 ) -> _T: ...
 @overload
@@ -53,8 +54,8 @@ def field(
     factory: Callable[[], _T],
     key: str | None = None,
     static: bool = False,
-    aliases: Iterable[str] = (),
-    cast_from: Iterable[str] = (),
+    aliases: _Names = (),
+    cast_from: _Names = (),
     validator: Callable[..., Any] | None = None,
 ) -> _T: ...
 @overload
@@ -62,8 +63,8 @@ def field(
     *,
     key: str | None = None,
     static: bool = False,
-    aliases: Iterable[str] = (),
-    cast_from: Iterable[str] = (),
+    aliases: _Names = (),
+    cast_from: _Names = (),
     validator: Callable[..., Any] | None = None,
 ) -> Any: ...
 def field(
@@ -72,8 +73,8 @@ def field(
     factory: Callable[[], Any] | None = None,
     key: str | None = None,
     static: bool = False,
-    aliases: Iterable[str] = (),
-    cast_from: Iterable[str] = (),
+    aliases: _Names = (),
+    cast_from: _Names = (),
     validator: Callable[..., Any] | None = None,
 ) -> Any:
     """A field with options: `key` is the stored name, `static` makes it pytree metadata.
@@ -83,20 +84,17 @@ def field(
     """
     if key is not None and not isinstance(key, str):
         raise SchemaError(f"field(key={key!r}): expected a string")
-    options = FieldOptions(key, static, _texts("field(aliases=", aliases), _texts("field(cast_from=", cast_from))
-    for dtype in options.cast_from:
-        if dtype not in dtypes.BY_NAME:
-            raise SchemaError(f"field(cast_from=...): unknown dtype {dtype!r}; known: {', '.join(dtypes.BY_NAME)}")
+    options = FieldOptions(key, static, _names("field(aliases=", aliases), _names("field(cast_from=", cast_from))
     return attrs.field(default=default, factory=factory, validator=validator, metadata={_METADATA: options})
 
 
 @overload
 def state(cls: type[_T], /) -> type[_T]: ...
 @overload
-def state(*, reserved: Iterable[str] = ()) -> Callable[[type[_T]], type[_T]]: ...
+def state(*, reserved: _Names = ()) -> Callable[[type[_T]], type[_T]]: ...
 @dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field, attrs.field))
 def state(
-    cls: type[_T] | None = None, /, *, reserved: Iterable[str] = (), **removed: object
+    cls: type[_T] | None = None, /, *, reserved: _Names = (), **removed: object
 ) -> type[_T] | Callable[[type[_T]], type[_T]]:
     """Declare a state class: attrs.frozen with slots, keyword-only, compared by identity.
 
@@ -107,7 +105,7 @@ def state(
         raise SchemaError(_NO_VERSION)
     if removed:
         raise TypeError(f"state() got an unexpected keyword argument {next(iter(removed))!r}")
-    options = StateOptions(_texts("state(reserved=", reserved))
+    options = StateOptions(_names("state(reserved=", reserved))
 
     def decorate(cls: type[_T]) -> type[_T]:
         built = attrs.frozen(eq=False, kw_only=True)(cls)
@@ -124,17 +122,13 @@ def state_options(cls: type) -> StateOptions | None:
     return found if isinstance(found, StateOptions) else None
 
 
-def _texts(where: str, given: Iterable[str]) -> tuple[str, ...]:
-    """Several strings. A single one is a mistake: it would be taken letter by letter."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise SchemaError(f"{where}{given!r}): expected several strings; write ({given!r},)")
-    texts = tuple(given)
-    for one in texts:
-        if not isinstance(one, str):
-            raise SchemaError(f"{where}...): expected strings, got {one!r}")
-    if twice := [one for one in texts if texts.count(one) > 1]:
-        raise SchemaError(f"{where}...): {twice[0]!r} stands there twice; write it once")
-    return texts
+def _names(where: str, given: _Names) -> tuple[str, ...]:
+    """Several names, as the reader checks them. A single text is a mistake: it would be taken letter by letter."""
+    if isinstance(given, str):
+        raise SchemaError(f"{where}{given!r}): expected a tuple of strings; write ({given!r},)")
+    if not isinstance(given, (tuple, list)) or not all(isinstance(one, str) for one in given):
+        raise SchemaError(f"{where}{given!r}): expected a tuple of strings")
+    return tuple(given)
 
 
 def options_of(attribute: "attrs.Attribute[Any]") -> FieldOptions:

@@ -3,30 +3,47 @@
 The reader and the mypy plugin both call this, so they say the same.
 """
 
-import enum
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, assert_never
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, assert_never
+
+import numpy as np
+from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema._errors import SchemaError
-from treaty.schema.dims import Int
+from treaty.schema.dims import Dim, Expr, Int
+from treaty.schema.dtypes import BY_NAME
 from treaty.schema.modules import symbol_of
 
+_Part: TypeAlias = tuple[ir.Type, Any, str | int]  # of a value, with its key
 
-def check_cast_from(type: ir.Type, cast_from: Iterable[str]) -> None:
-    """`cast_from` speaks of the arrays that the field itself declares, not of those of a class in it."""
+_KEY_DTYPES: Final = {"threefry2x32": "key<fry>", "rbg": "key<rbg>", "unsafe_rbg": "key<urbg>"}  # JAX's names
+_NARROW: Final = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+
+
+def check_cast_from(type: ir.Type, cast_from: Sequence[str]) -> None:
+    """`cast_from` speaks of the arrays that the field itself declares, not of those of a class in it.
+
+    One that is widened anyway may be named too: it says that such checkpoints are meant to be read.
+    """
     dtypes = {one.dtype for one in ir.every_type(type) if isinstance(one, ir.Array)}
-    for dtype in cast_from:
-        if not dtypes:
-            raise SchemaError(
-                f"field(cast_from=...): {ir.describe(type)} has no dtype to cast to; write it on a field that is an array"
-            )
-        if dtype in dtypes:
-            raise SchemaError(f"field(cast_from=...): {dtype} is the dtype that the field has; remove it")
+    if cast_from and not dtypes:
+        raise SchemaError(
+            f"field(cast_from=...): expected a field of arrays, got {ir.describe(type)}; "
+            "remove it, or write it on the field that is the array"
+        )
+    for dtype in dict.fromkeys(cast_from):
+        if dtype not in BY_NAME:
+            raise SchemaError(f"field(cast_from=...): unknown dtype {dtype!r}; known: {', '.join(BY_NAME)}")
+        if dtypes == {dtype}:
+            raise SchemaError(f"field(cast_from=...): {dtype!r} is the dtype that the field has; remove it")
+        if cast_from.count(dtype) > 1:
+            raise SchemaError(f"field(cast_from=...): {dtype!r} stands there twice; write it once")
 
 
-def key_problems(fields: Iterable[ir.Field], reserved: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(field, problem) of keys that would mean two things; the field is "" where the class itself is wrong."""
+def key_problems(fields: Iterable[ir.Field], reserved: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(field, problem) of keys that would mean two things. `reserved` is keys, each with the class that reserves it."""
     fields = tuple(fields)
     keys = {field.key: field.name for field in fields}
     taken: dict[str, str] = {}
@@ -36,82 +53,172 @@ def key_problems(fields: Iterable[ir.Field], reserved: Iterable[str]) -> Iterato
                 whose = "its own key" if keys[alias] == field.name else f"the key of {keys[alias]}"
                 yield field.name, f"alias {alias!r} is {whose}; an alias is a key that no field has any more: remove it"
             elif alias in taken:
-                yield field.name, f"alias {alias!r} is one of {taken[alias]} too; keep it on one of them"
+                other = "stands there twice" if taken[alias] == field.name else f"is one of {taken[alias]} too"
+                yield field.name, f"alias {alias!r} {other}; write it once"
+            elif alias in reserved:
+                yield (
+                    field.name,
+                    f"alias {alias!r} is reserved by {reserved[alias]}, which drops what is stored under it; "
+                    f"remove it from one of them",
+                )
             taken.setdefault(alias, field.name)
-    for key in reserved:
+    for key, owner in reserved.items():
         if key in keys:
             yield (
                 keys[key],
-                f"key {key!r} is reserved: earlier checkpoints have another thing under it; "
-                f"write field(key=...) with another key, or remove it from state(reserved=...)",
-            )
-        elif key in taken:
-            yield (
-                taken[key],
-                f"alias {key!r} is reserved too, so that it would be read and dropped; keep one of both",
+                f"key {key!r} is reserved by {owner}: earlier checkpoints hold another thing under it; "
+                f"write field(key=...) with another",
             )
 
 
-def default_problem(schema: Mapping[str, ir.Class], type: ir.Type, value: Any) -> str | None:
-    """What is wrong with a default, as far as a declaration can tell: sizes that have a name may be any."""
-    found = _misfit(schema, type, value)
-    return None if found is None else f"default {_shown(value)} does not fit: expected {found}"
+def default_problem(classes: Mapping[str, ir.Class], field: ir.Field, value: Any) -> str | None:
+    """What is wrong with a default, or with what a factory made, as far as a declaration can tell.
 
-
-def _misfit(schema: Mapping[str, ir.Class], type: ir.Type, value: Any) -> str | None:
-    """What was expected, or None where the value fits."""
-    if isinstance(type, ir.Optional):
-        return None if value is None else _misfit(schema, type.item, value)
-    if isinstance(type, ir.Array):
-        return None if _is_array(type.dtype, type.dims, value) else ir.describe(type)
-    if isinstance(type, (ir.Key, ir.NumpyScalar)):
-        return None if hasattr(value, "dtype") else ir.describe(type)
-    if isinstance(type, ir.Scalar):
-        return None if _is_scalar(type.type, value) else type.type
-    if isinstance(type, ir.Enum):
-        is_member = isinstance(value, enum.Enum) and value.name in type.members
-        return None if is_member else f"a member of {type.symbol}"
-    if isinstance(type, ir.Sequence):
-        expected = tuple if type.immutable else list
-        if not isinstance(value, expected):
-            return ir.describe(type)
-        return next((found for one in value if (found := _misfit(schema, type.item, one))), None)
-    if isinstance(type, ir.Tuple):
-        if not isinstance(value, tuple) or len(value) != len(type.items):
-            return ir.describe(type)
-        pairs = zip(type.items, value, strict=True)
-        return next((found for part, one in pairs if (found := _misfit(schema, part, one))), None)
-    if isinstance(type, ir.Dict):
-        if not isinstance(value, dict):
-            return ir.describe(type)
-        return next((found for one in value.values() if (found := _misfit(schema, type.value, one))), None)
-    if isinstance(type, ir.Node):
-        cls = schema[type.cls]
-        is_dict = cls.kind in ("typeddict", "keywords")
-        fits = isinstance(value, dict) if is_dict else symbol_of(value.__class__) == cls.symbol
-        return None if fits else f"an instance of {cls.qualname}"
-    if isinstance(type, (ir.Partial, ir.Untyped)):
+    A size that has a name may be any; what stands in a static field is compared as what it is.
+    """
+    found = _Walker(classes).misfit(field.type, value, ())
+    if found is None:
         return None
-    assert_never(type)
+    what = "factory" if (field.default or "").startswith("factory:") else "default"
+    at = f" at ${_shown_path((field.key, *found.path))}" if found.path else ""
+    write = "write X | None as its type, or another default" if value is None else f"write a {what} that fits, or none"
+    return f"{what}: expected {found.expected}, got {_shown(found.value)}{at}; {write}"
 
 
-def _is_array(dtype: str, dims: tuple[Any, ...], value: Any) -> bool:
-    shape = getattr(value, "shape", None)
-    if shape is None or str(getattr(value, "dtype", "")) != dtype or len(shape) != len(dims):
-        return False
-    return all(not isinstance(dim.size, Int) or dim.size.value == size for dim, size in zip(dims, shape, strict=True))
+@frozen
+class _Misfit:
+    expected: str
+    value: Any
+    path: tuple[str | int, ...]
+
+
+@frozen
+class _Walker:
+    """Compares values with types, as a restore would; the first that does not fit is enough."""
+
+    classes: Mapping[str, ir.Class]
+
+    def misfit(self, type: ir.Type, value: Any, path: tuple[str | int, ...]) -> _Misfit | None:
+        if isinstance(type, ir.Optional):
+            return None if value is None else self.misfit(type.item, value, path)
+        if isinstance(type, ir.Node):
+            return self._node(self.classes[type.cls], value, path)
+        if isinstance(type, ir.Partial):
+            return self._partial(type, value, path)
+        expected, parts = ir.describe(type), list[_Part]()
+        if isinstance(type, ir.Array):
+            fits = _is_array(type, value)
+        elif isinstance(type, ir.Key):
+            fits = _is_key(type, value)
+        elif isinstance(type, ir.Scalar):
+            fits = _is_scalar(type.type, value)
+        elif isinstance(type, ir.NumpyScalar):
+            fits = isinstance(value, np.generic) and _dtype_of(value) == type.dtype
+        elif isinstance(type, ir.Enum):
+            fits = symbol_of(value.__class__) == type.symbol
+            expected = f"a member of {_short(type.symbol)}"
+        elif isinstance(type, ir.Sequence):
+            fits = value.__class__ is (tuple if type.immutable else list) and _has_length(type.length, value)
+            parts = [(type.item, one, index) for index, one in enumerate(value)] if fits else []
+        elif isinstance(type, ir.Tuple):
+            fits = value.__class__ is tuple and len(value) == len(type.items)
+            parts = list(zip(type.items, value, range(len(value)), strict=True)) if fits else []
+        elif isinstance(type, ir.Dict):
+            key = int if type.key == "int" else str
+            fits = isinstance(value, dict) and all(one.__class__ is key for one in value)
+            fits = fits and _has_length(type.length, value)
+            parts = [(type.value, one, str(key)) for key, one in value.items()] if fits else []
+        elif isinstance(type, ir.Untyped):
+            fits = True
+        else:
+            assert_never(type)
+        return self._first(parts, path) if fits else _Misfit(expected, value, path)
+
+    def _partial(self, type: ir.Partial, value: Any, path: tuple[str | int, ...]) -> _Misfit | None:
+        if symbol_of(getattr(value, "func", None)) != type.func:
+            return _Misfit(f"a Partial of {_short(type.func)}", value, path)
+        return self._first([(type.args, value.args, "args"), (type.keywords, value.keywords, "keywords")], path)
+
+    def _node(self, cls: ir.Class, value: Any, path: tuple[str | int, ...]) -> _Misfit | None:
+        if cls.id.startswith(ir.VARIABLE):
+            return None  # whoever reads the class with arguments checks
+        if cls.kind in ("typeddict", "keywords"):
+            if not isinstance(value, dict) or set(value) != {field.name for field in cls.fields}:
+                return _Misfit(f"a dict with the keys of {cls.qualname}", value, path)
+            return self._first([(field.type, value[field.name], field.key) for field in cls.fields], path)
+        if symbol_of(value.__class__) != cls.symbol:
+            return _Misfit(f"an instance of {cls.qualname}", value, path)
+        return self._first([(field.type, getattr(value, field.name), field.key) for field in cls.fields], path)
+
+    def _first(self, parts: Iterable[_Part], path: tuple[str | int, ...]) -> _Misfit | None:
+        found = (self.misfit(type, value, (*path, key)) for type, value, key in parts)
+        return next((one for one in found if one is not None), None)
+
+
+def _is_array(type: ir.Array, value: Any) -> bool:
+    return (_dtype_of(value) == type.dtype or _is_narrowed(type, value)) and _has_shape(type.dims, value)
+
+
+def _is_key(type: ir.Key, value: Any) -> bool:
+    dtypes = _KEY_DTYPES.values() if type.impl is None else [_KEY_DTYPES[type.impl]]
+    return _dtype_of(value) in dtypes and _has_shape(type.dims, value)
 
 
 def _is_scalar(type: str, value: Any) -> bool:
+    """Whether a Python value is of this very type; an int stands for a float, and a float for a complex."""
+    cls = value.__class__
+    if type in ("float", "complex") and cls is int:
+        return bool(abs(value) < 1 << 1023 and float(value) == value)
     if type == "none":
         return value is None
-    kinds = {"float": ("float", "int"), "complex": ("complex", "float", "int")}.get(type, (type,))
-    return value.__class__.__name__ in kinds and value.__class__.__module__ == "builtins"
+    is_wider = type == "complex" and cls is float
+    return is_wider or bool(cls.__module__ == "builtins" and cls.__name__ == type)
+
+
+def _has_length(length: Expr | None, value: Any) -> bool:
+    return not isinstance(length, Int) or length.value == len(value)
+
+
+def _dtype_of(value: Any) -> str:
+    dtype = getattr(value, "dtype", None)
+    return str(getattr(dtype, "name", ""))
+
+
+def _is_narrowed(type: ir.Array, value: Any) -> bool:
+    """Whether JAX made 32 bits of 64: it may be told to keep them where the program runs, and not here."""
+    jax = sys.modules.get("jax")
+    if jax is None or not isinstance(value, jax.Array) or jax.config.jax_enable_x64:
+        return False
+    return _dtype_of(value) == _NARROW.get(type.dtype)
+
+
+def _has_shape(dims: tuple[Dim, ...], value: Any) -> bool:
+    """Whether the rank is right, sizes that are given are met, and one expression has one size."""
+    shape = getattr(value, "shape", ())
+    if len(shape) != len(dims):
+        return False
+    known: dict[Expr, int] = {}
+    for dim, size in zip(dims, shape, strict=True):
+        expected = dim.size.value if isinstance(dim.size, Int) else known.setdefault(dim.size, size)
+        if expected != size:
+            return False
+    return True
 
 
 def _shown(value: Any) -> str:
     shape = getattr(value, "shape", None)
-    if shape is not None:
-        return f"{getattr(value, 'dtype', '')}[{', '.join(map(str, shape))}]"
-    text = repr(value)
+    if shape is not None and _dtype_of(value):
+        return f"{_dtype_of(value)}[{', '.join(map(str, shape))}]"
+    cls = value.__class__
+    if cls.__module__ != "builtins":
+        return f"an instance of {cls.__qualname__}"
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _shown_path(path: Iterable[str | int]) -> str:
+    return "".join(f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]" for key in path)
+
+
+def _short(symbol: str) -> str:
+    return symbol.rpartition(":")[2].rpartition(".")[2]

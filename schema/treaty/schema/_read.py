@@ -73,6 +73,7 @@ class SchemaReader:
         self._importable = importable
         self._raw: dict[str, ir.Class] = {}
         self._problems: list[str] = []
+        self._defaults: list[tuple[Any, ir.DeclaredKind, ir.Field]] = []  # with their classes
         self._inline_places: dict[str, Spot] = {}  # by id: the field that first describes a class in place
         self.objects: dict[str, Any] = {}  # by symbol: every class and function that the IR names
 
@@ -96,6 +97,7 @@ class SchemaReader:
 
     def classes(self) -> tuple[ir.Class, ...]:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
+        self._check_defaults()
         if self._problems:
             raise SchemaError(*self._problems)
         return settle(self._raw, EVERY, lambda id: str(self._inline_places.get(id) or Spot(self._object(id))))
@@ -120,11 +122,12 @@ class SchemaReader:
         if id not in self._raw:
             kind = class_kind(cls)
             assert kind is not None  # else there would be no class reference
-            self._raw[id] = ir.Class(id, symbol, kind, (), (), args=read_args, reserved=reserved_keys(cls))
+            reserved = reserved_keys(cls)
+            self._raw[id] = ir.Class(id, symbol, kind, (), (), args=read_args, reserved=tuple(reserved))
             fields = self._fields(cls, kind, inner)
             self._raw[id] = attrs.evolve(self._raw[id], fields=fields)
-            for name, problem in key_problems(fields, self._raw[id].reserved):
-                self._problems.append(f"{Spot(cls, name)}: {problem}")
+            self._problems += [f"{Spot(cls, name)}: {problem}" for name, problem in key_problems(fields, reserved)]
+            self._defaults += [(cls, kind, field) for field in fields if field.default is not None]
         return ir.Node(id)
 
     def _fields(self, cls: Any, kind: ir.DeclaredKind, scope: _Scope) -> tuple[ir.Field, ...]:
@@ -152,7 +155,6 @@ class SchemaReader:
                     if options.static:
                         check_static(type)
                     check_cast_from(type, options.cast_from)
-                    self._check_default(cls, kind, name, type)
                 fields.append(
                     ir.Field(key, name, alias, type, options.static, default, options.aliases, options.cast_from)
                 )
@@ -160,11 +162,17 @@ class SchemaReader:
                 self._problems += [f"{place}: {problem}" for problem in error.problems]
         return tuple(fields)
 
-    def _check_default(self, cls: Any, kind: ir.DeclaredKind, name: str, type: ir.Type) -> None:
-        """Where code is generated, a factory is called: what it makes has to fit as well."""
-        made = default_value(cls, kind, name, call=modules.generating)
-        if made is not NOTHING and (problem := default_problem(self._raw, type, made)):
-            raise SchemaError(problem)
+    def _check_defaults(self) -> None:
+        """When every class is known. Where code is generated, factories are called: what they make has to fit as well."""
+        for cls, kind, field in self._defaults:
+            try:
+                made = default_value(cls, kind, field.name, call=modules.generating)
+                problem = None if made is NOTHING else default_problem(self._raw, field, made)
+            except SchemaError as error:
+                problem = str(error)
+            if problem is not None:
+                self._problems.append(f"{Spot(cls, field.name)}: {problem}")
+        self._defaults.clear()
 
     def _type(self, annotation: Any, scope: _Scope, place: "Spot") -> ir.Type:
         """One annotation. Every branch is one row of the schema language in the docs."""

@@ -73,6 +73,8 @@ def import_code_on_first_use(cls: Any) -> None:
 
     def announce() -> None:
         if generating:
+            if "jax" in sys.modules:  # factories are called, and may map over what they make
+                importlib.import_module(_PYTREES).register_declared(cls)
             return
         is_there = _import_when_whole(cls.__module__)
         importlib.import_module(_PYTREES).expect_code(cls)

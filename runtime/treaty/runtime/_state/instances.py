@@ -20,6 +20,7 @@ from jax.tree_util import GetAttrKey, register_pytree_with_keys
 from treaty.runtime._errors import CodecError
 from treaty.runtime._state.registry import missing_code
 from treaty.schema._classes import has_own_init
+from treaty.schema._declare import options_of
 from treaty.schema.modules import import_generated, symbol_of
 
 _CACHED_HASH: Final = "_attrs_cached_hash"  # attrs' own name for it
@@ -94,6 +95,13 @@ def register_pytree(cls: type, children: tuple[str, ...], static: tuple[str, ...
     with _lock:
         if cls not in _pytrees or cls in _waiting:
             _serve(cls, _functions(cls, children, static))
+
+
+def register_declared(cls: type) -> None:
+    """The same by the declaration, in a process that generates the code that would say it."""
+    names = {one.name: options_of(one).static for one in attrs.fields(cls)}
+    children = tuple(name for name, static in names.items() if not static)
+    register_pytree(cls, children, tuple(name for name, static in names.items() if static))
 
 
 def _functions(cls: type, children: tuple[str, ...], static: tuple[str, ...]) -> Sequence[Any]:

@@ -227,7 +227,7 @@ SCHEMA = _codec.schema(
   {"key": "up", "type": {"kind": "node", "cls": "tests.generator.cases.train_state.schema:Linear", "ties": {"d_in": "d_model", "d_out": "4*d_model"}}},
   {"key": "down", "type": {"kind": "node", "cls": "tests.generator.cases.train_state.schema:Linear", "ties": {"d_in": "4*d_model", "d_out": "d_model"}}}
  ]},
- {"id": "tests.generator.cases.train_state.schema:TrainState", "kind": "state", "dims": ["vocab", "d_model", "n_layers"], "version": 2, "fields": [
+ {"id": "tests.generator.cases.train_state.schema:TrainState", "kind": "state", "dims": ["vocab", "d_model", "n_layers"], "fields": [
   {"key": "step", "type": {"kind": "array", "dtype": "int32", "dims": []}},
   {"key": "embed", "type": {"kind": "array", "dtype": "bfloat16", "dims": ["vocab", "d_model"]}},
   {"key": "blocks", "type": {"kind": "sequence", "item": {"kind": "node", "cls": "tests.generator.cases.train_state.schema:Block", "ties": {"d_model": "d_model"}}, "immutable": true, "length": "n_layers"}},
@@ -269,7 +269,7 @@ TRAIN_STATE_CODEC = _codec.register(
     _schema.TrainState,
     "tests.generator.cases.train_state.schema:TrainState",
     schemas=SCHEMA,
-    digest="sha256:fe57d2a2d11842b0d4601c988c044ef2b3f581a56943d58a14701a6186ea471a",
+    digest="sha256:9e2a1cfa10535d7044f18febb5238d4683aeda6af750c9522131da7b14709b05",
     write=train_state_to_state_dict,
     read=train_state_read,
     abstract=train_state_abstract,

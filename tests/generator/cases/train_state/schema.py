@@ -22,7 +22,7 @@ class Block:
     down: Annotated[Linear, Dims(d_in="4*d_model", d_out="d_model")]
 
 
-@state(version=2)
+@state
 class TrainState:
     step: Int32[Array, ""]
     embed: BFloat16[Array, "vocab d_model"]
