@@ -145,3 +145,18 @@ def literal(expr: ast.expr) -> Any:
         return ast.literal_eval(expr)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise Unsure from None
+
+
+def if_literal(name: str, expr: ast.expr) -> dict[str, Any]:
+    """A value by its name, where the text tells it."""
+    try:
+        return {name: literal(expr)}
+    except Unsure:
+        return {}
+
+
+def texts(expr: ast.expr | None) -> tuple[str, ...]:
+    """A tuple or list of strings; () where it is none, which mypy reports, or computed."""
+    found: Any = () if expr is None else if_literal("texts", expr).get("texts")
+    is_texts = isinstance(found, (tuple, list)) and all(isinstance(one, str) for one in found)
+    return tuple(found) if is_texts else ()

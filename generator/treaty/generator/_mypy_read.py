@@ -6,8 +6,8 @@ code, and say the same words. What is not surely wrong is not reported.
 
 import ast
 import hashlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import attrs
 from attrs import frozen
@@ -17,9 +17,13 @@ from treaty.generator import _mypy_notes as notes
 from treaty.generator._mypy_names import Names, Position, Unsure
 from treaty.generator._mypy_types import Scope, Types
 from treaty.schema import SchemaError, _classes, _leaves, _ties, ir
+from treaty.schema._evolving import check_cast_from, default_problem, key_problems
 from treaty.schema._identity import generic_id
 from treaty.schema._settle import settle
 from treaty.schema.dims import Name
+
+_UNCLEAR: Final = ("foreign", "typeddict")
+_FIELDS: Final = ("attr.field", "attrs.field", f"{notes.DECLARE}.field")
 
 
 @frozen
@@ -55,6 +59,7 @@ class _ClassReader:
         self._root = root
         self._types = Types(names, self.node, self._inline)
         self._raw: dict[str, ir.Class] = {}
+        self._defaults: dict[str, Any] = {}  # of the root's own fields, where they are literals
         self._unsure = False
 
     def node(self, info: TypeInfo, args: tuple[ir.Type, ...]) -> ir.Node:
@@ -63,10 +68,15 @@ class _ClassReader:
         if id not in self._raw:
             self.classes.add(info.fullname)
             kind = notes.kind_of(info) or "attrs"
-            self._raw[id] = ir.Class(id, symbol, kind, (), ())
+            reserved = {key: cls.name for cls in _ancestry(info) for key in self._reserved(cls)}
+            self._raw[id] = ir.Class(id, symbol, kind, (), (), reserved=tuple(reserved))
             scope = dict(zip(info.type_vars, args, strict=False))
-            fields = {field.name: field for cls in _ancestry(info) for field in self._fields(cls, info, kind, scope)}
-            self._raw[id] = attrs.evolve(self._raw[id], fields=tuple(fields.values()))
+            named = {field.name: field for cls in _ancestry(info) for field in self._fields(cls, info, kind, scope)}
+            fields = tuple(named.values())
+            self._raw[id] = attrs.evolve(self._raw[id], fields=fields)
+            if info is self._root and not args:
+                self.problems += [Problem(name, text) for name, text in key_problems(fields, reserved)]
+                self.problems += list(self._default_problems(fields))
         return ir.Node(id)
 
     def digest(self) -> str:
@@ -82,6 +92,27 @@ class _ClassReader:
         except SchemaError as error:
             return [found for text in error.problems for found in _problem_of(qualname, text)]
         return []
+
+    def _reserved(self, cls: TypeInfo) -> tuple[str, ...]:
+        """The keys that the @state above a class reserves, as far as its text tells."""
+        try:
+            for one in self._types.names.class_def(cls).decorator_list if notes.TAG in cls.metadata else ():
+                if isinstance(one, ast.Call) and self._is(one.func, "state", Position(cls.module_name)):
+                    return notes.texts(notes.keywords(one).get("reserved"))
+        except Unsure:
+            pass
+        return ()
+
+    def _default_problems(self, fields: Iterable[ir.Field]) -> Iterator[Problem]:
+        for field in fields:
+            if field.name in self._defaults and not any(map(self._is_unclear, ir.every_type(field.type))):
+                problem = default_problem(self._raw, field, self._defaults[field.name])
+                if problem is not None:
+                    yield Problem(field.name, problem)
+
+    def _is_unclear(self, type: ir.Type) -> bool:
+        """Whether the name of a class or function, or all the keys of a dict, may not be known here."""
+        return type.KIND == "partial" or any(self._raw[one.cls].kind in _UNCLEAR for one in ir.nodes(type))
 
     def _fields(self, cls: TypeInfo, owner: TypeInfo, kind: ir.DeclaredKind, scope: Scope) -> Iterator[ir.Field]:
         """The fields that one class of the ancestry declares."""
@@ -128,21 +159,34 @@ class _ClassReader:
         type = self._types.read(statement.annotation, place, scope)
         if options.get("static"):
             _leaves.check_static(type)
-        return ir.Field(key, name, name, type)
+        aliases, cast_from = options.get("aliases", ()), options.get("cast_from", ())
+        check_cast_from(type, cast_from)
+        if place.cls is self._root and not scope:
+            self._defaults |= {name: options["default"]} if "default" in options else {}
+        return ir.Field(key, name, name, type, aliases=aliases, cast_from=cast_from)
 
     def _options(self, value: ast.expr | None, place: Position) -> Mapping[str, Any]:
-        """The literal arguments of `field(...)` that change what is stored."""
-        if not isinstance(value, ast.Call):
+        """The literal arguments of `field(...)` that change what is stored, or what earlier checkpoints become."""
+        if value is None:
             return {}
+        if not isinstance(value, ast.Call):
+            return notes.if_literal("default", value)
         callee = self._types.names.find(value.func, place).fullname
         given = notes.keywords(value)
         if callee in ("attr.field", "attrs.field") and "init" in given and notes.literal(given["init"]) is False:
             raise SchemaError(
                 "a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one"
             )
-        if callee != f"{notes.DECLARE}.field":
-            return {}
-        return {name: notes.literal(given[name]) for name in ("key", "static") if name in given}
+        found: dict[str, Any] = {}
+        if "default" in given and "converter" not in given and callee in _FIELDS:
+            found |= notes.if_literal("default", given["default"])
+        if callee == f"{notes.DECLARE}.field":
+            found |= {name: notes.literal(given[name]) for name in ("key", "static") if name in given}
+            found |= {name: notes.texts(given.get(name)) for name in ("aliases", "cast_from")}
+        return found
+
+    def _is(self, expr: ast.expr, name: str, place: Position) -> bool:
+        return self._types.names.find(expr, place).fullname == f"{notes.DECLARE}.{name}"
 
     def _is_class_var(self, annotation: ast.expr, place: Position) -> bool:
         expr = notes.unquoted(annotation)

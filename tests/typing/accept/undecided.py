@@ -117,6 +117,14 @@ class Fields1:
     wrong: Annotated[Wrong, Dims(...)]
 
 
+@state(reserved=tuple("xy"))
+class Evolved:
+    x: int = field(aliases=tuple("xy"))
+    y: int = field(default=int("3"))
+    z: Float32[Array, "a"] = field(cast_from=("float33",) * 2)
+    hyphens: Hyphens = {"a-b": 3}  # noqa: RUF012 - nobody changes it
+
+
 @state
 class Bounded(Generic[B]):
     inside: Annotated[B, Dims(d_on="d")]

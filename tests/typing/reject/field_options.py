@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 from jax.tree_util import Partial
 from jaxtyping import Float32, Int32
+from schemas.language import Mode
 from schemas.model import Linear
 
 from treaty.schema import ArraySpec, Dims, Fields, Length, field, state
@@ -55,6 +56,7 @@ class Underscore:
 @state
 class DefaultOfAnotherType:
     # E: Incompatible types in assignment (expression has type "str", variable has type "int")  [assignment]
+    # P: default: expected int, got '0'; write a default that fits, or none  [treaty]
     x: int = field(default="0")
 
 
@@ -70,10 +72,73 @@ class NotGivenToInit:
     x: int = attrs.field(init=False)
 
 
-# E: No overload variant of "state" matches argument type "str"  [call-overload]
-@state(version="2")
-class VersionIsText:
+# E: Unexpected keyword argument "version" for overloaded function "state"  [call-overload]
+# E: No overload variant of "state" matches argument type "int"  [call-overload]
+@state(version=2)
+class Version:
     x: int
+
+
+# E: No overload variant of "state" matches argument type "str"  [call-overload]
+@state(reserved="y")
+class ReservedIsText:
+    x: int
+
+
+@state
+class OptionsAreText:
+    # E: No overload variant of "field" matches argument type "str"  [call-overload]
+    x: int = field(aliases="y")
+    # E: Argument "cast_from" to "field" has incompatible type "tuple[int]"; expected "tuple[str, ...] | list[str]"  [arg-type]
+    z: Float32[Array, "d"] = field(cast_from=(32,))
+
+
+@state(reserved=("gone", "b"))
+class KeysOfTwoMeanings:
+    # P: alias 'a' is its own key; an alias is a key that no field has any more: remove it  [treaty]
+    # P: alias 'c' is the key of other; an alias is a key that no field has any more: remove it  [treaty]
+    a: int = field(aliases=("a", "c"))
+    # P: key 'b' is reserved by KeysOfTwoMeanings: earlier checkpoints hold another thing under it; write field(key=...) with another  [treaty]
+    b: int
+    # P: alias 'was' stands there twice; write it once  [treaty]
+    other: int = field(key="c", aliases=["was", "was"])
+    # P: alias 'was' is one of other too; write it once  [treaty]
+    # P: alias 'gone' is reserved by KeysOfTwoMeanings, which drops what is stored under it; remove it from one of them  [treaty]
+    d: int = field(aliases=("was", "gone"))
+
+
+@state
+class Casts:
+    # P: field(cast_from=...): expected a field of arrays, got int; remove it, or write it on the field that is the array  [treaty]
+    a: int = field(cast_from=("int8",))
+    # P: field(cast_from=...): unknown dtype 'float33'; known: bool, int1, int2  [treaty]
+    b: Float32[Array, "d"] = field(cast_from=("float33",))
+    # P: field(cast_from=...): 'float32' is the dtype that the field has; remove it  [treaty]
+    c: list[Float32[Array, "d"]] = field(cast_from=("float64", "float32"))
+    # P: field(cast_from=...): 'int8' stands there twice; write it once  [treaty]
+    d: Float32[Array, "d"] = field(cast_from=("int8", "int8"))
+
+
+@state
+class Defaults:
+    # P: default: expected int, got True; write a default that fits, or none  [treaty]
+    a: int = True
+    # P: default: expected int, got True at $.b[1]; write a default that fits, or none  [treaty]
+    b: tuple[int, ...] = field(default=(1, True))
+    # E: Incompatible types in assignment (expression has type "None", variable has type "Array")  [assignment]
+    # P: default: expected float32[d], got None; write X | None as its type, or another default  [treaty]
+    c: Float32[Array, "d"] = field(default=None)
+    # P: default: expected list[int], got []; write a default that fits, or none  [treaty]
+    d: Annotated[list[int], Length(2)] = field(default=[])
+    # E: Incompatible types in assignment (expression has type "int", variable has type "Array")  [assignment]
+    # P: default: expected int32[], got 0; write a default that fits, or none  [treaty]
+    e: Int32[Array, ""] = 0
+    # E: Incompatible types in assignment (expression has type "str", variable has type "Mode")  [assignment]
+    # P: default: expected a member of Mode, got 'TRAIN'; write a default that fits, or none  [treaty]
+    f: Mode = field(default="TRAIN")
+    # E: Incompatible types in assignment (expression has type "None", variable has type "Linear")  [assignment]
+    # P: default: expected an instance of Linear, got None; write X | None as its type, or another default  [treaty]
+    g: Linear = None
 
 
 @state

@@ -143,3 +143,23 @@ class Computed:
     listed: Annotated[list[Plain], Length(LIMIT)]
     tied: Annotated[Plain, TIES]
     width: Float32[Array, "m"]
+
+
+@state(reserved=("gone", "class"))
+class Evolved:
+    renamed: Float32[Array, "a"] = field(aliases=("was", "with space", "def"), cast_from=("float64", "bfloat16"))
+    listed: Int4[Array, "a"] = field(aliases=["other"], cast_from=["int8"])
+    both: tuple[Float32[Array, "a"], Complex64[Array, "a"]] = field(cast_from=("float32",))
+    missing: Float32[Array, "a"] | None = field(default=None, aliases=())
+    made: list[int] = field(factory=lambda: [1], key="made lists")
+    whole: float = 1
+    mode: Mode = Mode.TRAIN
+    nothing: None = None
+    several: tuple[int, ...] = (1, 2)
+    table: dict[str, float] = field(default={"a": 1})
+    options: Options | None = field(default=None)
+
+
+@state(reserved=["earlier"])
+class EvolvedFurther(Evolved):
+    more: int = field(default=0, aliases=("less",))
