@@ -4,7 +4,7 @@ import enum
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import attrs
 import jax
@@ -17,6 +17,7 @@ from jax.tree_util import Partial
 from jaxtyping import BFloat16, Float32, Float64, Int32, Key
 
 from treaty.schema import ArraySpec, Fields, Length, SchemaError, field, modules, schema_of, state
+from treaty.schema._read import SchemaReader
 
 T = TypeVar("T")
 
@@ -318,3 +319,21 @@ def test_factories_are_called_where_code_is_generated_and_nowhere_else(
         schema_of(cls)
     else:
         assert problems_of(cls) == [f"C.x: {problem}"]
+
+
+def test_defaults_below_open_type_variables_are_for_whoever_fills_them_in() -> None:
+    @state
+    class Box(Generic[T]):
+        inside: T = field(default=3, cast_from=())
+
+    @state
+    class Boxes(Generic[T]):
+        box: Box[T] = field(default=Box(inside=3))
+
+    for cls in (Box, Boxes):
+        reader = SchemaReader()
+        reader.generic(cls)
+        reader.classes()
+    (first, second) = problems_of(Boxes[str])
+    assert first.startswith("Box.inside: default: expected str, got 3; ")
+    assert second.startswith("Boxes.box: default: expected str, got 3 at $.box.inside; ")
