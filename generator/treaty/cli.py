@@ -9,6 +9,7 @@ import click
 # name -> (module:function, help in one line). The help stands here so that `treaty --help` imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "generate": ("treaty.generator.commands:generate", "Write the generated modules."),
+    "lock": ("treaty.generator.commands:lock", "Record the present declarations as revisions that stay restorable."),
     "check": ("treaty.generator.commands:check", "Fail unless the generated modules are fresh and unedited."),
     "convert": ("treaty.runtime.commands.conversion:convert", "Write a checkpoint in another format."),
     "diff": ("treaty.runtime.commands.conversion:diff", "Compare two checkpoints of any formats."),

@@ -13,7 +13,7 @@ from setuptools.command.build import build
 from setuptools.errors import SetupError
 
 if TYPE_CHECKING:
-    from treaty.generator._build import Output
+    from treaty.generator._generate import Output
 
     class Command:
         """What is used of setuptools' class, which ships no types."""

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from attrs import frozen
-
-from treaty.generator._generate import read_modules, text_of, with_used
+from treaty.generator._generate import Output, outputs_of
+from treaty.generator._modules import read_modules, with_used
 from treaty.generator._project import Project
 from treaty.schema import TreatyError
 
@@ -13,25 +12,14 @@ _NO_MODULES = (
 )
 
 
-@frozen
-class Output:
-    """One generated file: `path` is its place in the source tree, `name` its place among installed modules."""
-
-    path: Path
-    name: str
-    text: str
-
-
 def build_outputs(root: Path) -> list[Output]:
     """The generated files of the project at `root`. Writes nothing; what a TreatyError says is for the build's log."""
     try:
         project = Project.find(root)
         if not project.modules:
             raise TreatyError(_NO_MODULES)
-        return [
-            Output(project.output_root(module.name, module.file) / module.output, module.output, text_of(module))
-            for module in with_used(read_modules(project.modules, project), project)
-        ]
+        found = with_used(read_modules(project.modules, project), project)
+        return [output for module in found for output in outputs_of(module, project)]
     except TreatyError as error:
         lines = "\n".join(f"  {line}" for line in str(error).splitlines())
         raise TreatyError(f"treaty could not generate the code of this project:\n{lines}") from error

@@ -1,5 +1,6 @@
 """The user's project: `[tool.treaty]` in its pyproject.toml, and where modules and their output live."""
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -64,6 +65,12 @@ class Project:
         source = Path(file).resolve()
         above = source.parent if source.name == "__init__.py" else source
         return above.parents[module.count(".")]
+
+    def has(self, module: str, beside: Path) -> bool:
+        """Whether a schema module is still there, without importing it; `beside` is a file that was made from it."""
+        roots = [*map(Path, self.search_path), *map(Path, sys.path), *beside.parents]
+        name = module.replace(".", "/")
+        return any((root / f"{name}.py").exists() or (root / name / "__init__.py").exists() for root in roots)
 
 
 def relative_path(module: str) -> str:

@@ -80,9 +80,8 @@ def class_lines(module: ModuleType) -> dict[str, int]:
         body = ast.parse(inspect.getsource(module)).body
     except (OSError, TypeError, SyntaxError):
         return {}
-    return {
-        one.name: min(at.lineno for at in (one, *one.decorator_list)) for one in body if isinstance(one, ast.ClassDef)
-    }
+    classes = [one for one in body if isinstance(one, ast.ClassDef)]
+    return {one.name: min([one.lineno, *(above.lineno for above in one.decorator_list)]) for one in classes}
 
 
 def main(result: str, *modules: str) -> None:

@@ -1,5 +1,6 @@
-"""`treaty generate` and `treaty check`."""
+"""`treaty generate`, `treaty lock` and `treaty check`."""
 
+import re
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -8,8 +9,10 @@ from typing import Any
 
 import click
 
-from treaty.generator._generate import Module, check_modules, orphans, read_modules, text_of, with_used
+from treaty.generator._generate import check_modules, orphans, outputs_of
+from treaty.generator._modules import Module, read_modules, with_used
 from treaty.generator._project import Project
+from treaty.generator._relock import Relock, Wishes
 from treaty.generator._write import write_file
 from treaty.schema import TreatyError
 from treaty.schema._classes import relative
@@ -43,27 +46,66 @@ def generate(modules: tuple[str, ...]) -> None:
 
     MODULE is a dotted name, such as my.state, or a file, such as my/state.py; without any, those of [tool.treaty] in pyproject.toml. Schema modules
     of the same project that these use are generated too. The code of my/state.py goes to
-    my/state_treaty.py, that of a package my/__init__.py to my/_treaty.py, or where the schema module says `__treaty__ = "pkg.mod"`. Generated files that no longer
+    my/state_treaty.py, that of a package my/__init__.py to my/_treaty.py, or where the schema module says `__treaty__ = "pkg.mod"`; where there is
+    a lock beside it, the types of earlier revisions go to my/state_treaty_history.py. Generated files that no longer
     belong to anything are removed.
     """
     project = Project.find()
+    _write(_read(modules, project), project)
+
+
+@click.command()
+@click.argument("modules", nargs=-1, metavar="[MODULE]...")
+@click.option("-m", "--message", default="", help="Why the declarations changed, for whoever reads the lock.")
+@click.option("--moved", multiple=True, metavar="OLD=NEW", help="A class, as my.state:Old=my.state:New, or a module.")
+@click.option(
+    "--orphan", multiple=True, metavar="CLASS:N", help="Give up revision N of a class, or all of one that is gone."
+)
+@click.option("--waive", multiple=True, metavar="RULE:CLASS:N", help="A finding of treaty check that is meant so.")
+@click.option("--why", default="", help="The reason, which --orphan and --waive need.")
+@_errors_as_text
+def lock(
+    modules: tuple[str, ...],
+    message: str,
+    moved: tuple[str, ...],
+    orphan: tuple[str, ...],
+    waive: tuple[str, ...],
+    why: str,
+) -> None:
+    """Append the present declarations to the lock, each as the next revision of its class.
+
+    From then on, checkpoints of these revisions are restored for ever: treaty check fails if a change breaks one. Commit the
+    lock (my/state_treaty.lock). A change that orphans an earlier revision is refused, and so is a class that
+    vanished, until you say what became of it. Generates the code anew, too.
+    """
+    project = Project.find()
     found = _read(modules, project)
-    outputs: dict[Path, str] = {}
-    for module in found:
-        path = project.output_root(module.name, module.file) / module.output
-        outputs[path] = module.name
-        changed = write_file(path, text_of(module))
-        click.echo(f"{'wrote' if changed else 'fresh'} {relative(path)}")
-    for path, _ in orphans(outputs, project):
-        path.unlink()
-        click.echo(f"removed {relative(path)}")
+    wishes = Wishes(message, _moves(moved), tuple(map(_orphan, orphan)), tuple(map(_waiver, waive)), why)
+    if (orphan or waive) and not why.strip():
+        raise TreatyError("--orphan and --waive need a reason: write --why '...', which stays in the lock")
+    relock = Relock(found, project, wishes, _ask if sys.stdin.isatty() else None)
+    files = relock.run()
+    for path, text in files.items():
+        if text is None:
+            path.unlink()
+        else:
+            write_file(path, text)
+    for line in relock.said:
+        click.echo(line)
+    for path, text in files.items():
+        click.echo(f"{'removed' if text is None else 'wrote'} {relative(path)}")
+    if not files:
+        count = sum(len(module.roots) for module in found)
+        click.echo(f"nothing to lock: {count} class{'es are' if count != 1 else ' is'} as locked")
+        return
+    _write(found, project)
 
 
 @click.command()
 @click.argument("modules", nargs=-1, metavar="[MODULE]...")
 @_errors_as_text
 def check(modules: tuple[str, ...]) -> None:
-    """Fail unless generated code is fresh, unedited, and has no orphans.
+    """Fail unless generated code is fresh, unedited, and has no orphans, and the lock, if there is one, is up to date.
 
     Prints what differs and the command that mends it. Exit code: 0 fresh, 1 not, 2 a declaration is wrong.
     """
@@ -82,3 +124,47 @@ def _read(modules: tuple[str, ...], project: Project) -> list[Module]:
     if not names:
         raise TreatyError(_NO_MODULES)
     return with_used(read_modules([project.module_name(name) for name in names], project), project)
+
+
+def _write(modules: list[Module], project: Project) -> None:
+    outputs: dict[Path, str] = {}
+    for module in modules:
+        for output in outputs_of(module, project):
+            outputs[output.path] = module.name
+            changed = write_file(output.path, output.text)
+            click.echo(f"{'wrote' if changed else 'fresh'} {relative(output.path)}")
+    for path, _ in orphans(outputs, project):
+        path.unlink()
+        click.echo(f"removed {relative(path)}")
+
+
+def _moves(moved: tuple[str, ...]) -> dict[str, str]:
+    pairs = [one.partition("=") for one in moved]
+    for old, _, new in pairs:
+        if not old or not new:
+            raise TreatyError(f"--moved {old}: expected OLD=NEW, such as my.state:Linear=my.state:Dense")
+    return {old: new for old, _, new in pairs}
+
+
+def _orphan(text: str) -> tuple[str, int | None]:
+    name, _, number = text.rpartition(":")
+    if not name or not re.fullmatch(r"[1-9]\d*|all", number):
+        raise TreatyError(f"--orphan {text}: expected CLASS:N, such as Linear:1, or CLASS:all")
+    return name, None if number == "all" else int(number)
+
+
+def _waiver(text: str) -> tuple[str, str, int]:
+    found = re.fullmatch(r"([A-Z]+):(.+):([1-9]\d*)", text)
+    if found is None:
+        raise TreatyError(f"--waive {text}: expected RULE:CLASS:N, such as SILENT:Linear:1")
+    return found[1], found[2], int(found[3])
+
+
+def _ask(symbol: str, candidates: list[str]) -> str:
+    """On a terminal: what a class that vanished is called now."""
+    click.echo(f"{symbol} is locked, and not declared any more.")
+    likely = f" (likely: {', '.join(candidates[:3])})" if candidates else ""
+    answer: str = click.prompt(
+        f"Its name now{likely}, or 'gone' if nobody will restore it", default=candidates[0] if candidates else "gone"
+    )
+    return "" if answer == "gone" else answer

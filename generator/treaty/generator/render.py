@@ -16,19 +16,19 @@ _MARK: Final = "\0"  # in no text of a user: literals and JSON escape it
 
 def render(plan: ModulePlan) -> str:
     """The text of a generated module. It parses, or the generator has a bug that must not reach a file."""
-    templates = _templates()
-    record = templates.get_template("record.py.j2")
-    body = "".join(_laid_out(record, record=one) for one in plan.records)
-    module = templates.get_template("module.py.j2")
+    body = "".join(laid_out("record.py.j2", record=one) for one in plan.records)
     code = body + "".join(str(type) for _, type in plan.types)
-    text = _laid_out(module, plan=plan, body=body, imports=_imports(plan, code))
+    text = laid_out("module.py.j2", plan=plan, body=body, imports=_imports(plan, code))
+    return checked(text, plan.source)
+
+
+def checked(text: str, source: str) -> str:
+    """A generated text that is Python; `source` is the module that it was made from."""
     try:
         compile(text, "<generated>", "exec", dont_inherit=True)  # in less time than ast.parse takes
     except SyntaxError as error:
         line = text.splitlines()[(error.lineno or 1) - 1]
-        raise SchemaError(
-            f"{plan.source}: the generated text is not Python at {line!r}: {error.msg}; {_REPORT}"
-        ) from error
+        raise SchemaError(f"{source}: the generated text is not Python at {line!r}: {error.msg}; {_REPORT}") from error
     return text
 
 
@@ -44,10 +44,10 @@ def _imports(plan: ModulePlan, code: str) -> list[str]:
     return [*sorted(lines), "from treaty.runtime import codec as _codec"]
 
 
-def _laid_out(template: jinja2.Template, **values: object) -> str:
+def laid_out(template: str, **values: object) -> str:
     """A template's output. An expression in it is a mark until its line is whole, and then laid out in that line."""
     held: list[Expression] = []
-    lines = template.render(held=held, **values).split("\n")
+    lines = _templates().get_template(template).render(held=held, **values).split("\n")
     for number, line in enumerate(lines):
         if _MARK in line:
             before, index, after = line.split(_MARK)

@@ -11,12 +11,12 @@ from treaty.schema import ir
 def changes(before: ir.Schema, after: ir.Schema) -> tuple[str, ...]:
     """One line for each field of the class itself, then the classes that it reaches and that changed."""
     texts = list(_of_class(before.root_class, after.root_class))
-    reached = {(before.root, after.root): None}
+    reached = [(before.root, after.root)]
     through: dict[str, None] = {}
     for old, new in reached:  # grows while it is walked
         for pair in _pairs(before[old], after[new]):
             if pair not in reached:
-                reached[pair] = None
+                reached.append(pair)
                 if any(_of_class(before[pair[0]], after[pair[1]])):
                     through[after[pair[1]].qualname] = None
     return (*texts, *([f"through {', '.join(through)}"] if through else []))

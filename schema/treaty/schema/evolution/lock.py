@@ -36,7 +36,10 @@ class Released:
 
 @frozen
 class Revised:
-    """A class has a new revision. `root` is its id in `declares`: that of a generic class has its variables, `m:Adam[~0]`."""
+    """A class has a new revision. `root` is its id in `declares`: that of a generic class has its variables, `m:Adam[~0]`.
+
+    `uses` are the revisions that the classes which it reaches were of then, by symbol, as far as they were locked.
+    """
 
     symbol: str
     number: int
@@ -44,6 +47,7 @@ class Revised:
     declares: Mapping[str, Declared]
     digest: str
     chain: str
+    uses: Mapping[str, int] = attrs.field(factory=dict)
     changes: tuple[str, ...] = ()
     migration: Released | None = None  # from the revision before
     message: str = ""
@@ -105,6 +109,19 @@ class Lock:
     log: tuple[Entry, ...] = ()
     name: str = attrs.field(default="the lock", eq=False)
 
+    @classmethod
+    def parse(cls, text: str, name: str = "the lock") -> "Lock":
+        """The lock in a text, checked: that it is whole, and that nobody edited what it says. `name` is the file."""
+        from treaty.schema.evolution import lock_json  # here, since it is made of the classes above
+
+        return lock_json.parse(text, name)
+
+    def to_text(self) -> str:
+        """The file. What was there before stays as it was, byte for byte: new entries come at the end."""
+        from treaty.schema.evolution import lock_json
+
+        return lock_json.to_text(self)
+
     @cached_property
     def lines(self) -> Mapping[str, Line]:
         """The classes of the module by their present symbols, without those that are gone or moved away.
@@ -113,12 +130,15 @@ class Lock:
         """
         return {symbol: line for symbol, line in self._followed.items() if symbol.partition(":")[0] == self.module}
 
-    def history(self, name: str, steps: Mapping[int, Step] | None = None) -> History:
-        """The history of a class, by symbol or by its name in the module; that of a class that was never locked is empty."""
+    def history(self, name: str, steps: Mapping[int, Step] | None = None) -> History | None:
+        """The history of a class, by symbol or by its name in the module; None where it is not locked."""
         symbol = name if ":" in name else f"{self.module}:{name}"
-        line = self.lines.get(symbol, Line(symbol))
+        line = self.lines.get(symbol)
+        if line is None:
+            return None
         revisions = (
-            Revision(entry.number, entry.digest, partial(self.schema, place, entry)) for place, entry in line.revisions
+            Revision(entry.number, entry.digest, partial(self.schema, place, entry), entry.uses)
+            for place, entry in line.revisions
         )
         return History(symbol, tuple(revisions), dict(steps or {}), line.former)
 
@@ -141,6 +161,7 @@ class Lock:
         symbol: str,
         schema: ir.Schema,
         *,
+        uses: Mapping[str, int] | None = None,
         changes: tuple[str, ...] = (),
         migration: Released | None = None,
         message: str = "",
@@ -150,10 +171,10 @@ class Lock:
         declares = {cls.id: _declared(cls) for cls in stored.classes if not cls.id.startswith(ir.VARIABLE)}
         declares = {id: data for id, data in declares.items() if self._at(id, len(self.log)) != data}
         line = self._followed.get(symbol, Line(symbol))
-        before = line[line.last].chain if line.last else ""
-        chain = chain_of(before, stored.digest, migration, declares)
-        entry = Revised(symbol, line.last + 1, stored.root, declares, stored.digest, chain, changes, migration, message)
-        return self.with_entry(entry)
+        entry = Revised(
+            symbol, line.last + 1, stored.root, declares, stored.digest, "", uses or {}, changes, migration, message
+        )
+        return self.with_entry(attrs.evolve(entry, chain=_chain(line, entry)))
 
     def with_entry(self, entry: Entry) -> "Lock":
         """With one entry more; SchemaError where it does not fit what is there."""
@@ -213,8 +234,7 @@ class Lock:
             )
         if entry.number != line.last + 1:
             raise self.rewritten(entry, f"revision {line.last + 1} is missing before it")
-        before = line[line.last].chain if line.last else ""
-        if entry.chain != chain_of(before, entry.digest, entry.migration, entry.declares):
+        if entry.chain != _chain(line, entry):
             raise self.rewritten(entry, "the entry was edited, or one before it")
 
     def _class(self, id: str, place: int, entry: Revised) -> ir.Class:
@@ -248,10 +268,11 @@ SETTLE = (
 )
 
 
-def chain_of(before: str, digest: str, migration: Released | None, declares: Mapping[str, Declared]) -> str:
-    """What stands for an entry and all of its class before it. The name of the class is no part of it."""
-    step = None if migration is None else [migration.kind, migration.digest]
-    return digest_of([before, digest, step, declares])
+def _chain(line: Line, entry: Revised) -> str:
+    """What stands for an entry and all of its class before it. The name of the class is no part of it, nor are words."""
+    before = line[line.last].chain if line.last else ""
+    step = None if entry.migration is None else [entry.migration.kind, entry.migration.digest]
+    return digest_of([before, entry.digest, step, entry.declares, entry.uses])
 
 
 def _declared(cls: ir.Class) -> dict[str, Any]:

@@ -11,8 +11,8 @@
       "chain": "sha256:…"}
     ]}
 
-Left out where there is nothing to say: `message`, `changes` (in words, since the revision before), `migration`, and `root`, which
-is the id of a generic class. The other events are `moved`, `orphaned`, `gone` and `waived`.
+Left out where there is nothing to say: `message`, `changes` (in words, since the revision before), `migration`, `uses` (the
+revisions of the classes that it reaches), and `root`, which is the id of a generic class. The other events are `moved`, `orphaned`, `gone` and `waived`.
 """
 
 import json
@@ -41,7 +41,6 @@ def is_lock(text: str) -> bool:
 
 
 def parse(text: str, name: str = "the lock") -> Lock:
-    """The lock in a text, checked: that it is whole, that the log fits together, that nobody edited it. `name` is the file."""
     if any(line.startswith(_CONFLICT) for line in text.splitlines()):
         raise SchemaError(
             f"{name}: two branches locked revisions, and git could not merge them; {SETTLE.format(file=name)}"
@@ -65,7 +64,6 @@ def parse(text: str, name: str = "the lock") -> Lock:
 
 
 def to_text(lock: Lock) -> str:
-    """The file. What was there before stays as it was, byte for byte: new entries come at the end."""
     start = f'{_START}"version": {VERSION}, "module": {json.dumps(lock.module)}, "log": ['
     entries = ",\n".join("\n".join(_lines(entry)) for entry in lock.log)
     return f"{start}\n{entries}\n]}}\n"
@@ -85,6 +83,8 @@ def _lines(entry: Entry) -> Iterator[str]:
             yield "  ],"
         if entry.migration is not None:
             yield f'  "migration": {_object({"kind": entry.migration.kind, "digest": entry.migration.digest})},'
+        if entry.uses:
+            yield f'  "uses": {json.dumps(entry.uses)},'
         yield '  "declares": {' + ("" if entry.declares else "},")
         if entry.declares:
             yield ",\n".join(_declaration(id, data) for id, data in entry.declares.items())
@@ -161,11 +161,14 @@ class _Reader:
 
     def revised(self, data: Any, where: str) -> Entry:
         needed = {"class": str, "revision": int, "declares": dict, "digest": str, "chain": str}
-        may = {"message": str, "root": str, "changes": list, "migration": dict}
+        may = {"message": str, "root": str, "uses": dict, "changes": list, "migration": dict}
         self.members(data, where, {"event"}, needed, may)
         for change in data.get("changes", ()):
             if not isinstance(change, str):
                 raise self.wrong("changes in words", change, where)
+        for used, number in data.get("uses", {}).items():
+            if type(number) is not int:
+                raise self.wrong("revisions by class", {used: number}, f"{where}.uses")
         for id, one in data["declares"].items():
             if not isinstance(one, dict) or not isinstance(one.get("fields"), list):
                 raise self.wrong("a class with fields", one, f"{where}.declares[{json.dumps(id)}]")
@@ -179,6 +182,7 @@ class _Reader:
             data["declares"],
             data["digest"],
             data["chain"],
+            data.get("uses", {}),
             tuple(data.get("changes", ())),
             None if migration is None else Released(migration["kind"], migration["digest"]),
             data.get("message", ""),

@@ -1,0 +1,161 @@
+"""`treaty lock`, without its words: the locks of modules with all that is new appended, or why that must not be."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+from treaty.generator._locks import lock_of, lock_path, stray_locks
+from treaty.generator._modules import Module
+from treaty.generator._moving import Ask, Moving
+from treaty.generator._process import check_migrations, unwaived
+from treaty.generator._project import Project
+from treaty.generator._revisions import Next, next_revisions
+from treaty.schema import TreatyError
+from treaty.schema._classes import relative
+from treaty.schema.evolution.history import History
+from treaty.schema.evolution.lock import Line, Lock, Orphaned, Waived
+from treaty.schema.evolution.resolution import Problem
+from treaty.schema.evolution.resolve import resolve
+
+
+@frozen
+class Wishes:
+    """What the user says of the past. Classes are `module:Class`, or `Class` where one module has it."""
+
+    message: str = ""
+    moved: Mapping[str, str] = field(factory=dict)  # a class, or a module, by what it was called
+    orphaned: tuple[tuple[str, int | None], ...] = ()  # None: all of it
+    waived: tuple[tuple[str, str, int], ...] = ()  # rule, class, revision
+    why: str = ""
+
+
+@define
+class Relock:
+    """The locks of modules while they change. `said` is what to print, a line for each class."""
+
+    modules: list[Module]
+    project: Project
+    wishes: Wishes
+    ask: Ask | None = None
+    locks: dict[str, Lock] = field(factory=dict)  # by module
+    said: list[str] = field(factory=list)
+
+    def run(self) -> dict[Path, str | None]:
+        """The files that change, with their text; None is to delete. Raises TreatyError where an earlier checkpoint would be
+        lost, and nobody said so."""
+        paths = {module.name: lock_path(module, self.project) for module in self.modules}
+        before = {module.name: lock_of(module, self.project) for module in self.modules}
+        self.locks = {name: lock or Lock(name, name=relative(paths[name])) for name, lock in before.items()}
+        files: dict[Path, str | None] = {}
+        moving = self._moving(files)
+        self._say(moving)
+        asked = next_revisions(self.modules, self.locks)
+        self._check(asked)
+        for one in asked.values():
+            self._add(one)
+        changed = [name for name, lock in self.locks.items() if lock.log and lock != before[name]]
+        return files | {paths[name]: self.locks[name].to_text() for name in changed}
+
+    def _moving(self, files: dict[Path, str | None]) -> Moving:
+        declared = {symbol: one for module in self.modules for symbol, one in module.declared.items()}
+        strays = {}
+        for path, lock in stray_locks(self.modules, self.project):
+            files[path] = None
+            if lock.module in self.locks and not self.locks[lock.module].log:
+                self.locks[lock.module] = lock  # the module says another `__treaty__`
+            else:
+                strays[path] = lock
+        return Moving(declared, self.locks, strays, self.wishes.message)
+
+    def _say(self, moving: Moving) -> None:
+        """What the wishes say: names first, since the others go by the new ones."""
+        vanished = moving.vanished()
+        gone = [name for name, number in self.wishes.orphaned if number is None and moving.symbol(name) in vanished]
+        self.said += moving.settle(self.wishes.moved, gone, self.wishes.why, self.ask)
+        for name, number in self.wishes.orphaned:
+            if name not in gone:
+                symbol = moving.symbol(name)
+                last = self._line(symbol).last
+                for one in range(1, last + 1) if number is None else (number,):
+                    self._enter(symbol, Orphaned(symbol, one, self.wishes.why))
+                    self.said.append(f"{_name(symbol)}: revision {one} is orphaned: {self.wishes.why}")
+        for rule, name, number in self.wishes.waived:
+            symbol = moving.symbol(name)
+            self._enter(symbol, Waived(rule, symbol, number, self.wishes.why))
+            self.said.append(f"{_name(symbol)}: {rule} of revision {number} is waived: {self.wishes.why}")
+
+    def _check(self, asked: Mapping[str, Next]) -> None:
+        """Nothing that was released is changed, and every earlier revision can still be restored."""
+        wrong = [
+            str(one)
+            for module in self.modules
+            for one in unwaived(check_migrations(module, self.locks[module.name]), module, self.locks[module.name])
+        ]
+        wrong += self._lost(asked)
+        if wrong:
+            raise TreatyError("\n".join(wrong))
+
+    def _lost(self, asked: Mapping[str, Next]) -> Iterator[str]:
+        """What an earlier revision lacks to become the present declaration, where nobody gave it up.
+
+        What a class below lacks is said there once, and giving it up gives up those that reach it.
+        """
+        known: dict[tuple[str, str, str, str], bool] = {}  # a problem, and whether it was given up
+        for symbol, one in asked.items():
+            for number in range(1, one.number):
+                problems = self._problems(one, number)
+                if number in self._line(symbol).orphaned:
+                    known |= dict.fromkeys(map(_content, problems), True)
+                    continue
+                below = [known.get(_content(problem)) for problem in problems]
+                if problems and all(below):
+                    self._enter(symbol, Orphaned(symbol, number, "through classes that it reaches"))
+                    self.said.append(f"{_name(symbol)}: revision {number} is orphaned with those that it reaches")
+                for problem, is_given_up in zip(problems, below, strict=True):
+                    if is_given_up is None:
+                        known[_content(problem)] = False
+                        yield (
+                            f"{_name(symbol)}: its revision {number} could not be restored any more: {problem}; "
+                            f"to give it up: --orphan {_name(symbol)}:{number} --why '...'"
+                        )
+
+    def _problems(self, one: Next, number: int) -> tuple[Problem, ...]:
+        history = self._history(one.symbol)
+        assert history is not None
+        revisions = {**history[number].uses, one.symbol: number}
+        return resolve(history[number].schema, one.schema, self._history, revisions=revisions).problems
+
+    def _history(self, symbol: str) -> History | None:
+        name = symbol.partition(":")[0]
+        steps = {symbol: one for module in self.modules for symbol, one in module.steps.items()}
+        return self.locks[name].history(symbol, steps.get(symbol)) if name in self.locks else None
+
+    def _add(self, one: Next) -> None:
+        name = one.symbol.partition(":")[0]
+        self.locks[name] = self.locks[name].add(
+            one.symbol,
+            one.schema,
+            uses=one.uses,
+            changes=one.changes,
+            migration=one.migration,
+            message=self.wishes.message,
+        )
+        changes = f" ({'; '.join(one.changes)})" if one.changes else ""
+        self.said.append(f"{_name(one.symbol)}: revision {one.number}{changes}")
+
+    def _line(self, symbol: str) -> Line:
+        lock = self.locks[symbol.partition(":")[0]]
+        return lock.lines.get(symbol, Line(symbol))
+
+    def _enter(self, symbol: str, entry: Orphaned | Waived) -> None:
+        name = symbol.partition(":")[0]
+        self.locks[name] = self.locks[name].with_entry(entry)
+
+
+def _content(problem: Problem) -> tuple[str, str, str, str]:
+    return problem.kind, problem.expected, problem.got, problem.hint
+
+
+def _name(symbol: str) -> str:
+    return symbol.partition(":")[2]
