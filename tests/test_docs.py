@@ -13,6 +13,8 @@ from treaty import runtime
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+TUTORIALS = ["evolution.md"]
+FILE = re.compile(r"# (\w+\.py)\n")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -29,10 +31,56 @@ def run(command: str, cwd: Path) -> str:
     return done.stdout
 
 
+def patched(text: str, change: str) -> str:
+    """A file with a change as people write it: lines that go, lines that come, and some around them."""
+    lines = change.splitlines(keepends=True)
+    before = "".join(line[1:] for line in lines if line[0] in " -")
+    after = "".join(line[1:] for line in lines if line[0] in " +")
+    assert text.count(before) == 1, f"expected this once:\n{before}"
+    return text.replace(before, after)
+
+
+def follow(page: Path, folder: Path) -> int:
+    """Do what a tutorial says: write its files, change them, run its commands and compare what they print."""
+    commands = 0
+    for language, text in blocks(page):
+        name = FILE.match(text)
+        if language == "python" and name:
+            (folder / name[1]).write_text(text[name.end() :])
+        elif language == "diff" and name:
+            file = folder / name[1]
+            for change in text[name.end() :].split("...\n"):
+                file.write_text(patched(file.read_text(), change))
+        elif language == "console":
+            for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, flags=re.MULTILINE):
+                assert run(command, folder) == output, command
+                commands += 1
+    return commands
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_a_tutorial_does_what_it_says(page: str, tmp_path: Path) -> None:
+    assert follow(ROOT / "docs" / page, tmp_path) > 0
+
+
+def test_a_tutorial_that_says_something_else_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text('```python\n# a.py\nprint("one")\n```\n```diff\n# a.py\n-print("one")\n+print("two")\n```\n')
+    page.write_text(page.read_text() + "```console\n$ python a.py\none\n```\n")
+    with pytest.raises(AssertionError, match=r"python a\.py"):
+        follow(page, tmp_path)
+    assert follow_with(page, "one\n```", "two\n```", tmp_path) == 1
+
+
+def follow_with(page: Path, wrong: str, right: str, folder: Path) -> int:
+    page.write_text(page.read_text().replace(f"python a.py\n{wrong}", f"python a.py\n{right}"))
+    return follow(page, folder)
+
+
 def test_the_readme_does_what_it_says(tmp_path: Path) -> None:
     commands = 0
     for language, text in blocks(ROOT / "README.md"):
-        name = re.match(r"# (\w+\.py)\n", text)
+        name = FILE.match(text)
         excerpt = re.match(r"# excerpt of (\w+\.py)\n", text)
         if language == "python" and name:
             content = text[name.end() :]
@@ -53,8 +101,10 @@ def test_the_demo_runs() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    """All blocks of a page, one after the other, as one module."""
-    code = "\n".join(text for language, text in blocks(ROOT / "docs" / page) if language == "python")
+    """All blocks of a page, one after the other, as one module; those that are files have a test of their own."""
+    code = "\n".join(
+        text for language, text in blocks(ROOT / "docs" / page) if language == "python" and not FILE.match(text)
+    )
     if not code:
         pytest.skip("no Python on this page")
     (tmp_path / "page.py").write_text(code)
