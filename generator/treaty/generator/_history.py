@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 
 from treaty.generator._expressions import state_type
 from treaty.generator._layout import WIDTH
-from treaty.generator._lower import lower
+from treaty.generator._lower import LOWERED, lower
 from treaty.generator._modules import Module
 from treaty.generator._names import in_docstring, is_name, literal, pascal, short, title_of
 from treaty.generator.render import checked, laid_out
@@ -48,8 +48,6 @@ class Record:
 class HistoryPlan:
     source: str
     command: str
-    typing: list[str]
-    imports: list[str]
     variables: list[str]
     records: list[Record]
     lock: str
@@ -57,20 +55,19 @@ class HistoryPlan:
 
 def history_text(module: Module, lock: Lock) -> str:
     """The text of the history module: of every revision that is locked, and of what is declared but not locked yet."""
-    return checked(laid_out("history.py.j2", plan=_plan(module, lock)), module.name)
+    plan = _plan(module, lock)
+    types = "".join(one.type for record in plan.records for one in record.fields)
+    imports = {"import numpy as _np": "_np.", "from treaty.runtime import codec as _codec": "_codec."}
+    used = [line for line, mark in imports.items() if mark in types]
+    return checked(laid_out("history.py.j2", plan=plan, imports=used), module.name)
 
 
 def _plan(module: Module, lock: Lock) -> HistoryPlan:
     records = _Records(dict(_histories(module, lock))).all()
-    code = "".join(one.type for record in records for one in record.fields)
     variables = sorted({name for record in records for name in record.variables}, key=lambda name: int(name[2:]))
-    used = {"Generic": bool(variables), "TypedDict": True, "TypeVar": bool(variables)}
-    imports = {"import numpy as _np": "_np.", "from treaty.runtime import codec as _codec": "_codec."}
     return HistoryPlan(
         source=module.name,
         command=f"treaty generate {module.name}",
-        typing=[f"from typing import {name} as _{name}" for name, is_used in used.items() if is_used],
-        imports=[line for line, mark in imports.items() if mark in code],
         variables=variables,
         records=records,
         lock=lock.to_text(),
@@ -80,7 +77,7 @@ def _plan(module: Module, lock: Lock) -> HistoryPlan:
 def _histories(module: Module, lock: Lock) -> Iterator[tuple[str, History]]:
     """The histories of the classes that are locked or declared, with what is declared but not locked as their last revision."""
     for symbol in dict.fromkeys([*lock.lines, *module.declared]):
-        history = lock.history(symbol, module.steps.get(symbol)) or History(symbol)
+        history = lock.history(symbol, module.steps.get(symbol))
         schema = module.declared.get(symbol)
         if schema is not None:
             is_last = history.last and history[history.last].digest == schema.digest
@@ -201,4 +198,4 @@ def _by_call(cls: ir.Class) -> bool:
 
 def _has_tuple(type: ir.Type) -> bool:
     """Whether a type argument has what becomes a class of its own only where it is a field."""
-    return any(isinstance(one, (ir.Tuple, ir.Partial)) for one in ir.every_type(type))
+    return any(isinstance(one, LOWERED) for one in ir.every_type(type))

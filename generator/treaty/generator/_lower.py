@@ -1,12 +1,14 @@
 """Lowers the IR to what is emitted: fixed tuples and Partials become records like any class, with a reader each."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import attrs
 from attrs import define, field
 
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Name
+
+LOWERED: Final = (ir.Tuple, ir.Partial)
 
 
 def lower(schema: Schema) -> Schema:

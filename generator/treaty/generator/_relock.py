@@ -11,12 +11,12 @@ from treaty.generator._moving import Ask, Moving
 from treaty.generator._process import check_migrations, unwaived
 from treaty.generator._project import Project
 from treaty.generator._revisions import Next, next_revisions
-from treaty.schema import TreatyError
+from treaty.schema import Schema, TreatyError
 from treaty.schema._classes import relative
+from treaty.schema.evolution.gate import Breach, breaches
 from treaty.schema.evolution.history import History
 from treaty.schema.evolution.lock import Line, Lock, Orphaned, Waived
-from treaty.schema.evolution.resolution import Problem
-from treaty.schema.evolution.resolve import resolve
+from treaty.schema.evolution.resolution import show
 
 
 @frozen
@@ -78,8 +78,7 @@ class Relock:
                 symbol = moving.symbol(name)
                 last = self._line(symbol).last
                 for one in range(1, last + 1) if number is None else (number,):
-                    self._enter(symbol, Orphaned(symbol, one, self.wishes.why))
-                    self.said.append(f"{_name(symbol)}: revision {one} is orphaned: {self.wishes.why}")
+                    self._give_up(symbol, one, self.wishes.why)
         for rule, name, number in self.wishes.waived:
             symbol = moving.symbol(name)
             self._enter(symbol, Waived(rule, symbol, number, self.wishes.why))
@@ -97,34 +96,30 @@ class Relock:
             raise TreatyError("\n".join(wrong))
 
     def _lost(self, asked: Mapping[str, Next]) -> Iterator[str]:
-        """What an earlier revision lacks to become the present declaration, where nobody gave it up.
+        """What an earlier revision lacks to become the present declaration, where nobody gave it up or says it is meant."""
+        if not asked:
+            return
+        declared = {symbol: one for module in self.modules for symbol, one in module.declared.items()}
+        told = breaches(declared, self._history)
+        for one in told:
+            numbers = [number for number in one.revisions if number not in self._line(one.symbol).orphaned]
+            if numbers and not self._is_waived(one):
+                yield _refusal(one, numbers)
+        known = {(one.name, one.symbol, one.path) for one in told}
+        # A class that reaches one that is given up is given up with it: the gate tells of it once nothing below is told.
+        while more := [one for one in self._remaining(declared) if (one.name, one.symbol, one.path) not in known]:
+            for one in more:
+                known.add((one.name, one.symbol, one.path))
+                for number in one.revisions:
+                    self._give_up(one.symbol, number, f"with what it reaches at {show(one.path)}")
 
-        What a class below lacks is said there once, and giving it up gives up those that reach it.
-        """
-        known: dict[tuple[str, str, str, str], bool] = {}  # a problem, and whether it was given up
-        for symbol, one in asked.items():
-            for number in range(1, one.number):
-                problems = self._problems(one, number)
-                if number in self._line(symbol).orphaned:
-                    known |= dict.fromkeys(map(_content, problems), True)
-                    continue
-                below = [known.get(_content(problem)) for problem in problems]
-                if problems and all(below):
-                    self._enter(symbol, Orphaned(symbol, number, "through classes that it reaches"))
-                    self.said.append(f"{_name(symbol)}: revision {number} is orphaned with those that it reaches")
-                for problem, is_given_up in zip(problems, below, strict=True):
-                    if is_given_up is None:
-                        known[_content(problem)] = False
-                        yield (
-                            f"{_name(symbol)}: its revision {number} could not be restored any more: {problem}; "
-                            f"to give it up: --orphan {_name(symbol)}:{number} --why '...'"
-                        )
+    def _remaining(self, declared: Mapping[str, Schema]) -> list[Breach]:
+        orphaned = {symbol: line.orphaned for lock in self.locks.values() for symbol, line in lock.lines.items()}
+        return breaches(declared, self._history, orphaned) if any(orphaned.values()) else []
 
-    def _problems(self, one: Next, number: int) -> tuple[Problem, ...]:
-        history = self._history(one.symbol)
-        assert history is not None
-        revisions = {**history[number].uses, one.symbol: number}
-        return resolve(history[number].schema, one.schema, self._history, revisions=revisions).problems
+    def _is_waived(self, breach: Breach) -> bool:
+        waived = {(one.rule, one.number) for one in self._line(breach.symbol).waived}
+        return all({(breach.rule, number), (breach.name, number)} & waived for number in breach.revisions)
 
     def _history(self, symbol: str) -> History | None:
         name = symbol.partition(":")[0]
@@ -148,13 +143,24 @@ class Relock:
         lock = self.locks[symbol.partition(":")[0]]
         return lock.lines.get(symbol, Line(symbol))
 
+    def _give_up(self, symbol: str, number: int, why: str) -> None:
+        if number not in self._line(symbol).orphaned:
+            self._enter(symbol, Orphaned(symbol, number, why))
+            self.said.append(f"{_name(symbol)}: revision {number} is orphaned: {why}")
+
     def _enter(self, symbol: str, entry: Orphaned | Waived) -> None:
         name = symbol.partition(":")[0]
         self.locks[name] = self.locks[name].with_entry(entry)
 
 
-def _content(problem: Problem) -> tuple[str, str, str, str]:
-    return problem.kind, problem.expected, problem.got, problem.hint
+def _refusal(breach: Breach, numbers: list[int]) -> str:
+    name = _name(breach.symbol)
+    which = f"revision {numbers[0]}" if len(numbers) == 1 else f"revisions {', '.join(map(str, numbers))}"
+    hint = f"; {breach.hint}" if breach.hint else ""
+    return (
+        f"{name}: {breach.name}: checkpoints of {which} could not be restored any more: {breach.message} at {show(breach.path)}{hint}; "
+        f"to give up: {' '.join(f'--orphan {name}:{number}' for number in numbers)} --why '...'"
+    )
 
 
 def _name(symbol: str) -> str:

@@ -67,8 +67,7 @@ def next_revisions(modules: Iterable[Module], locks: Mapping[str, Lock]) -> dict
         last = 0 if line is None else line.last
         if numbers[symbol] > last:
             lock = locks[symbol.partition(":")[0]]
-            history = lock.history(symbol)
-            texts = () if history is None else changes(history[last].schema, declared[symbol])
+            texts = changes(lock.history(symbol)[last].schema, declared[symbol]) if last else ()
             found[symbol] = Next(
                 symbol, last + 1, declared[symbol], uses(symbol), texts, steps.get(symbol, {}).get(last)
             )

@@ -154,7 +154,7 @@ def _orphan(text: str) -> tuple[str, int | None]:
 
 
 def _waiver(text: str) -> tuple[str, str, int]:
-    found = re.fullmatch(r"([A-Z]+):(.+):([1-9]\d*)", text)
+    found = re.fullmatch(r"([A-Z]+(?:-[a-z-]+)?):(.+):([1-9]\d*)", text)
     if found is None:
         raise TreatyError(f"--waive {text}: expected RULE:CLASS:N, such as SILENT:Linear:1")
     return found[1], found[2], int(found[3])

@@ -45,9 +45,14 @@ def _imports(plan: ModulePlan, code: str) -> list[str]:
 
 
 def laid_out(template: str, **values: object) -> str:
+    """The output of one of our templates, by its name."""
+    return _laid_out(_templates().get_template(template), **values)
+
+
+def _laid_out(template: jinja2.Template, **values: object) -> str:
     """A template's output. An expression in it is a mark until its line is whole, and then laid out in that line."""
     held: list[Expression] = []
-    lines = _templates().get_template(template).render(held=held, **values).split("\n")
+    lines = template.render(held=held, **values).split("\n")
     for number, line in enumerate(lines):
         if _MARK in line:
             before, index, after = line.split(_MARK)

@@ -130,12 +130,10 @@ class Lock:
         """
         return {symbol: line for symbol, line in self._followed.items() if symbol.partition(":")[0] == self.module}
 
-    def history(self, name: str, steps: Mapping[int, Step] | None = None) -> History | None:
-        """The history of a class, by symbol or by its name in the module; None where it is not locked."""
+    def history(self, name: str, steps: Mapping[int, Step] | None = None) -> History:
+        """The history of a class, by symbol or by its name in the module; that of a class that is not locked is empty."""
         symbol = name if ":" in name else f"{self.module}:{name}"
-        line = self.lines.get(symbol)
-        if line is None:
-            return None
+        line = self.lines.get(symbol, Line(symbol))
         revisions = (
             Revision(entry.number, entry.digest, partial(self.schema, place, entry), entry.uses)
             for place, entry in line.revisions
