@@ -164,13 +164,16 @@ class Lock:
         migration: Released | None = None,
         message: str = "",
     ) -> "Lock":
-        """With the next revision of a class. `schema` is without type arguments, as `SchemaReader.generic` reads it."""
-        stored = schema.as_stored
-        declares = {cls.id: _declared(cls) for cls in stored.classes if not cls.id.startswith(ir.VARIABLE)}
+        """With the next revision of a class. `schema` is without type arguments, as `SchemaReader.generic` reads it.
+
+        Aliases, casts and reserved keys are kept, though no digest has them: a migration from this revision on needs the
+        revisions before it brought here.
+        """
+        declares = {cls.id: _declared(cls) for cls in schema.classes if not cls.id.startswith(ir.VARIABLE)}
         declares = {id: data for id, data in declares.items() if self._at(id, len(self.log)) != data}
         line = self._followed.get(symbol, Line(symbol))
         entry = Revised(
-            symbol, line.last + 1, stored.root, declares, stored.digest, "", uses or {}, changes, migration, message
+            symbol, line.last + 1, schema.root, declares, schema.digest, "", uses or {}, changes, migration, message
         )
         return self.with_entry(attrs.evolve(entry, chain=_chain(line, entry)))
 
