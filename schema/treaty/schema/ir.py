@@ -208,6 +208,17 @@ class Schema:
         """Without what only tells a reader of earlier checkpoints what to do: no checkpoint needs that of its own schema."""
         return Schema(self.root, tuple(map(_as_stored, self.classes)))
 
+    def is_like(self, other: "Schema") -> bool:
+        """Whether both are one declaration. A digest holds no names; two classes may differ in nothing else."""
+        return self.digest == other.digest and self.symbols == other.symbols
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """Of the classes, in an order that does not depend on that of fields."""
+        from treaty.schema import ir_json
+
+        return tuple(cls.symbol for cls in ir_json.by_key_order(self))
+
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no spaces, ASCII; `from_json` reads it back equal."""
         from treaty.schema import ir_json  # here, since it is made of the types above

@@ -38,7 +38,7 @@ def load(text: str | bytes) -> Schema:
 def digest(schema: Schema) -> str:
     """Of the classes in the order of their fields' keys, without what is not stored: names, ids, the place of arrays,
     and what a field or class was called before."""
-    reached = list(_by_key_order(schema))
+    reached = list(by_key_order(schema))
     order = {cls.id: f"#{i}" for i, cls in enumerate(reached)}
     classes = []
     for cls in reached:
@@ -157,7 +157,7 @@ def _tied(size: str) -> Expr:
     return Name(EVERY) if size == EVERY else parse_expr(size)  # the mark, where type variables are not filled in
 
 
-def _by_key_order(schema: Schema) -> Iterator[Class]:
+def by_key_order(schema: Schema) -> Iterator[Class]:
     seen = {schema.root: None}
     pending = [schema.root]
     while pending:

@@ -15,7 +15,7 @@ from treaty.runtime._restore.casts import fit_dtypes
 from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.read import read_arrays
-from treaty.runtime._restore.resolve import Resolved, confusable, resolve
+from treaty.runtime._restore.resolve import Resolved, is_surely_present, resolve
 from treaty.runtime._restore.select import select
 from treaty.runtime._restore.source import Source
 from treaty.runtime._state.declared import Declared
@@ -31,7 +31,7 @@ def restore(source: Source, target: Any, options: Options) -> Any:
     codec = codec_of(target)
     options.check(codec)
     # The shapes of a template are compared with what was built: too late where that takes a transfer.
-    if options.is_plain and source.is_mapped and is_class(target) and not confusable(codec):
+    if options.is_plain and source.is_mapped and is_class(target) and is_surely_present(source, codec):
         with suppress(StateMismatchError):  # of dtypes that may be cast, or of what is told in full below
             return source.build(target, options.dims, options.into)
     return _restore(source, codec, target, options)

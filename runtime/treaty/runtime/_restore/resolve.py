@@ -5,7 +5,7 @@ fit and mean different things, `revision=` has to say which.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,8 +19,8 @@ from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.select import narrowed
 from treaty.runtime._restore.source import Source
 from treaty.runtime._state.explain import explain
-from treaty.runtime._state.registry import Codec
-from treaty.runtime._trees import abstract
+from treaty.runtime._state.registry import Codec, revisions_of
+from treaty.runtime._trees import abstract, flatten
 from treaty.schema import Schema, TreatyError, ir
 from treaty.schema import resolve as resolve_schemas
 from treaty.schema.evolution.history import History
@@ -54,24 +54,36 @@ def resolve(source: Source, codec: Codec[Any], options: Options) -> Resolved:
 
 def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Resolved:
     """The state dict of the writer, and what is to become of it."""
-    history = history_of(codec.schema.root_class.symbol) if has_history(codec.schema.root_class.module) else None
-    if options.revision is not None and (history is None or options.revision > history.last):
-        known = "none are locked" if history is None else f"{history.last} are locked"
-        raise InvalidArgumentError(
-            f"expected a revision of {codec.schema.root_class.qualname}, got revision={options.revision}: {known}"
-        )
+    history = _history(codec)
+    if options.revision is not None:
+        _check_revision(codec, history, options.revision)
     writer = None if source.schema is None else narrowed(source.schema, options.at)
     if writer is None or _says_nothing(writer):
         return _by_structure(source, codec, options, history)
     tree = source.tree(codec.schema if options.at is None else None, options.at)
-    if options.revision is None and writer.digest == codec.schema.digest and not _has_steps(codec.schema):
+    if options.revision is None and writer.is_like(codec.schema) and _says_present(source, codec):
         return Resolved(tree, source.is_exact)
     revisions = dict(source.revisions)
     if options.revision is not None:
-        _check_revision(history, options.revision, writer, source.where)
+        assert history is not None
+        _check_written(history, options.revision, writer, codec, source.where)
         revisions[codec.schema.root_class.symbol] = options.revision
     found = resolve_schemas(writer, codec.schema, history_of, revisions=revisions, cast=options.cast or {})
     return Resolved(tree, source.is_exact, found)
+
+
+def is_surely_present(source: Source, codec: Codec[Any]) -> bool:
+    """Whether what fits the class, if it does, needs no look at earlier revisions."""
+    if source.revisions:
+        return source.digest == codec.schema.digest and _says_present(source, codec)
+    return not confusable(codec)
+
+
+def _history(codec: Codec[Any]) -> History | None:
+    """Of the class, if its module has a lock that holds it."""
+    cls = codec.schema.root_class
+    found = history_of(cls.symbol) if has_history(cls.module) else None
+    return found if found is not None and found.revisions else None
 
 
 def _says_nothing(schema: Schema) -> bool:
@@ -79,35 +91,51 @@ def _says_nothing(schema: Schema) -> bool:
     return schema.root == "tree" and all(isinstance(field.type, ir.Untyped) for field in schema.root_class.fields)
 
 
+def _says_present(source: Source, codec: Codec[Any]) -> bool:
+    """Whether a checkpoint of an equal schema was written by the same revisions: a migration may change only the meaning."""
+    if dict(source.revisions) != revisions_of(codec.schema):
+        return not source.revisions and not _has_steps(codec.schema)
+    return all(cls.symbol in source.revisions for cls in codec.schema.classes if steps_of(cls.symbol))
+
+
 def _has_steps(schema: Schema) -> bool:
     return any(steps_of(cls.symbol) for cls in schema.classes)
 
 
-def _check_revision(history: History | None, revision: int, writer: Schema, where: str) -> None:
-    assert history is not None
-    if not history.is_generic and history[revision].digest != writer.digest:
+def _check_revision(codec: Codec[Any], history: History | None, revision: int) -> None:
+    if history is None or revision > max(history.last, history.present(codec.schema)):
+        name = codec.schema.root_class.qualname
+        known = "none are locked" if history is None else f"{history.last} are locked"
+        raise InvalidArgumentError(f"expected a revision of {name}, got revision={revision}: {known}")
+    if revision <= history.last and not history.has(revision, codec.schema):
+        history.schema(revision, codec.schema)  # which says why
+
+
+def _check_written(history: History, revision: int, writer: Schema, codec: Codec[Any], where: str) -> None:
+    """A directory knows its schema: what the caller says cannot be another one."""
+    if revision <= history.last and not history.is_generic and history[revision].digest != writer.digest:
         others = history.numbers(writer)
         got = f"revision {' or '.join(map(str, others))}" if others else "a schema that is not locked"
-        raise InvalidArgumentError(f"expected revision {revision} of {history.symbol}, got {got} in {where}")
+        name = codec.schema.root_class.qualname
+        raise InvalidArgumentError(f"expected revision {revision} of {name}, got {got} in {where}")
 
 
 def _by_structure(source: Source, codec: Codec[Any], options: Options, history: History | None) -> Resolved:
-    """Of a format that keeps no schema: the present class if it fits, or else the revision that does."""
+    """Of a format that keeps no schema: the revision that it says, or else the present class if it fits, or one that does."""
     if history is None:
         return _present(source, codec, options)
     number = options.revision if options.revision is not None else _said(source, codec, history, options)
     if number is not None:
-        schema = history.schema(number, codec.schema)
-        return Resolved(_tree(source, schema, options), True, _resolution(codec, history, number))
+        schema = _schema(codec, history, number)
+        return Resolved(_tree(source, schema, options), True, _resolution(codec, history, number, source, options))
     fits = list(_fitting(source, codec, options, history))
+    name = codec.schema.root_class.qualname
     if not fits:
-        name = codec.schema.root_class.qualname
         hint = f"the checkpoint is none of the revisions 1 to {history.last} of {name} either"
         whole = _present(source, codec, options)
         return Resolved(whole.tree, whole.is_exact, hints=(hint,))
-    if len({_meaning(resolution) for _, _, resolution in fits}) > 1:
+    if len({_meaning(resolution) for _, _, resolution in fits}) > 1 and not _give_the_same(fits):
         numbers = [number for number, _, _ in fits]
-        name = codec.schema.root_class.qualname
         raise InvalidArgumentError(
             f"expected to know the revision of {name}, got what may be of {' or '.join(map(str, numbers))}, "
             f"which differ in meaning, in {source.where}; pass revision={numbers[0]}, or another of them"
@@ -117,20 +145,20 @@ def _by_structure(source: Source, codec: Codec[Any], options: Options, history: 
 
 
 def _said(source: Source, codec: Codec[Any], history: History, options: Options) -> int | None:
-    """The revision that a file says it is of, where that is one before the present, and its digest says the same."""
+    """The revision that a file says it is of, where its digest says the same."""
     symbols = (history.symbol, *history.former)
     said = next((source.revisions[one] for one in symbols if one in source.revisions), None)
     if said is None or options.at is not None:
         return None
-    present = history.present(codec.schema)
-    if said > max(present, history.last):
+    if said > max(history.present(codec.schema), history.last):
         name = codec.schema.root_class.qualname
         raise InvalidArgumentError(
             f"expected a revision of {name} that this code knows, up to {history.last}, got revision {said}, of newer code, "
             f"in {source.where}; update the code"
         )
-    is_known = said < present and (history.is_generic or history[said].digest == source.digest)
-    return said if is_known else None
+    if said > history.last or not history.has(said, codec.schema):
+        return None
+    return said if history.is_generic or history[said].digest == source.digest else None
 
 
 def _present(source: Source, codec: Codec[Any], options: Options) -> Resolved:
@@ -141,15 +169,22 @@ def _fitting(
     source: Source, codec: Codec[Any], options: Options, history: History
 ) -> Iterator[tuple[int, Any, Resolution | None]]:
     """The revisions that a checkpoint may be of, the present first; older ones only where they can make a difference."""
-    present = history.present(codec.schema)
     tree = _if_fitting(source, codec.schema, options)
-    numbers = range(min(history.last, present - 1), 0, -1) if tree is None else confusable(codec)
+    # What a format without None does not hold may be one, or a field that was not there yet.
+    is_sure = tree is not None and not source.forgets_none
     if tree is not None:
-        yield present, tree, None
-    for number in numbers:
+        yield history.present(codec.schema), tree, None
+    for number in confusable(codec) if is_sure else _earlier(codec, history):
         found = _if_fitting(source, history.schema(number, codec.schema), options)
         if found is not None:
-            yield number, found, _resolution(codec, history, number)
+            yield number, found, _resolution(codec, history, number, source, options)
+
+
+def _earlier(codec: Codec[Any], history: History) -> Iterator[int]:
+    """The revisions before the present one, the last first."""
+    for number in range(min(history.last, history.present(codec.schema) - 1), 0, -1):
+        if history.has(number, codec.schema):
+            yield number
 
 
 def _if_fitting(source: Source, schema: Schema, options: Options) -> Any:
@@ -165,25 +200,42 @@ def _tree(source: Source, schema: Schema, options: Options) -> Any:
     return tree if source.is_exact else fit(schema, tree, forgets_none=source.forgets_none)
 
 
-def _resolution(codec: Codec[Any], history: History, number: int) -> Resolution:
-    schema = history.schema(number, codec.schema)
-    said = {codec.schema.root_class.symbol: number}
-    return resolve_schemas(schema, codec.schema, history_of, revisions=said)
+def _schema(codec: Codec[Any], history: History, number: int) -> Schema:
+    return codec.schema if number > history.last else history.schema(number, codec.schema)
+
+
+def _resolution(
+    codec: Codec[Any], history: History, number: int, source: Source | None = None, options: Options | None = None
+) -> Resolution:
+    said = {} if source is None else source.revisions
+    revisions = {**said, codec.schema.root_class.symbol: number}
+    cast = None if options is None else options.cast
+    return resolve_schemas(
+        _schema(codec, history, number), codec.schema, history_of, revisions=revisions, cast=cast or {}
+    )
 
 
 def _meaning(resolution: Resolution | None) -> str:
     return "as it is" if resolution is None or resolution.is_as_is else repr((resolution.plan, resolution.problems))
 
 
+def _give_the_same(fits: Sequence[tuple[int, Any, Resolution | None]]) -> bool:
+    """Whether a checkpoint becomes the same, whichever revision it is of, as where None is filled in for what is not there."""
+    if not all(resolution is None or resolution.ok for _, _, resolution in fits):
+        return False
+    trees = [tree if resolution is None else apply(resolution.plan, tree) for _, tree, resolution in fits]
+    first, *others = (dict(flatten(tree)) for tree in trees)
+    return all(one.keys() == first.keys() and all(first[key] is one[key] for key in one) for one in others)
+
+
 @lru_cache(maxsize=256)
 def confusable(codec: Codec[Any]) -> tuple[int, ...]:
     """The revisions of a class whose checkpoints look like those of the present one, and mean something else."""
-    symbol = codec.schema.root_class.symbol
-    history = history_of(symbol) if has_history(codec.schema.root_class.module) else None
+    history = _history(codec)
     if history is None:
         return ()
     found = []
-    for number in range(min(history.last, history.present(codec.schema) - 1), 0, -1):
+    for number in _earlier(codec, history):
         alone = resolve_schemas(history.schema(number, codec.schema), codec.schema)
         looks_alike = isinstance(alone.plan, Keep) and all(one.rule == "SILENT" for one in alone.problems)
         if looks_alike and not _resolution(codec, history, number).is_as_is:

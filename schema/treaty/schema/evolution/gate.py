@@ -56,7 +56,8 @@ def breaches(
 
 def _problems(resolver: Resolver, history: History, number: int, present: ir.Schema) -> Iterator[Problem]:
     revision = history[number]
-    if revision.digest == present.digest and not history.steps and not resolver.has_steps(present):
+    is_same = revision.digest == present.digest and revision.schema.symbols == present.symbols
+    if is_same and not history.steps and not resolver.has_steps(present):
         return
     is_known = len(history.numbers(revision.schema)) == 1
     outcome = resolver.resolve(revision.schema, present, {} if is_known else {history.symbol: number})

@@ -12,11 +12,16 @@ import attrs
 from attrs import frozen
 
 from treaty.schema import ir
+from treaty.schema._errors import SchemaError
 from treaty.schema._settle import settle
 from treaty.schema._ties import EVERY, rebuild, with_ties
 from treaty.schema.evolution.migrations import Step
 
 VARIABLE: Final = ir.VARIABLE
+
+
+class OtherArgumentsError(SchemaError):
+    """A generic class had another number of type variables: what one of them stood for then is not known."""
 
 
 @frozen(slots=False)
@@ -63,7 +68,9 @@ class History:
 
     def present(self, schema: ir.Schema) -> int:
         """The number of the present declaration: the last, or the next where it differs or a migration leads to it."""
-        return self.last if self.last in self.numbers(schema) and self.last not in self.steps else self.last + 1
+        is_last = self.last in self.numbers(schema) and self.last not in self.steps
+        # The name alone tells the states of two optimizers apart.
+        return self.last if is_last and self.schema(self.last, schema).symbols == schema.symbols else self.last + 1
 
     def schema(self, number: int, like: ir.Schema) -> ir.Schema:
         """The schema of a revision; of a generic class, with the arguments that `like`, another instance of it, has."""
@@ -71,8 +78,17 @@ class History:
         if not found.root_class.args:
             return found
         filled = instance(found, like.root_class.args, like)
-        assert filled is not None  # whoever asks has found `like` among the revisions
+        if filled is None:
+            had, has = len(found.root_class.args), len(like.root_class.args)
+            raise OtherArgumentsError(
+                f"expected {had} type arguments, as in revision {number} of {self.symbol}, got {has}"
+            )
         return filled
+
+    def has(self, number: int, like: ir.Schema) -> bool:
+        """Whether `like` could be of a revision: if a generic class, with as many arguments."""
+        args = self[number].schema.root_class.args
+        return not args or len(args) == len(like.root_class.args)
 
 
 Histories: TypeAlias = Callable[[str], History | None]  # of a class by its symbol

@@ -135,19 +135,21 @@ class Lock:
         symbol = name if ":" in name else f"{self.module}:{name}"
         line = self.lines.get(symbol, Line(symbol))
         revisions = (
-            Revision(entry.number, entry.digest, partial(self.schema, place, entry), entry.uses)
+            Revision(entry.number, entry.digest, partial(self.schema, place, entry), self._uses(place, entry))
             for place, entry in line.revisions
         )
         return History(symbol, tuple(revisions), dict(steps or {}), line.former)
 
     def schema(self, place: int, entry: Revised) -> ir.Schema:
-        """What a revision, at a place in the log, declared: its class and all that it reached then."""
+        """What a revision, at a place in the log, declared: its class and all that it reached then, by present names."""
+        renamed = self._renamed(place)
         reached: dict[str, ir.Class] = {}
         pending = [entry.root]
         while pending:
             id = pending.pop()
             if id not in reached:
-                reached[id] = self._class(id, place, entry)
+                found = self._class(id, place, entry)
+                reached[id] = attrs.evolve(found, symbol=renamed.get(found.symbol, found.symbol))
                 pending += [node.cls for field in reached[id].fields for node in ir.nodes(field.type)]
         made = ir.Schema(entry.root, tuple(reached.values())).at(entry.root)
         if made.digest != entry.digest:
@@ -237,6 +239,19 @@ class Lock:
             raise self.rewritten(entry, f"revision {line.last + 1} is missing before it")
         if entry.chain != _chain(line, entry):
             raise self.rewritten(entry, "the entry was edited, or one before it")
+
+    def _renamed(self, place: int) -> dict[str, str]:
+        """What the classes of a place in the log are called now."""
+        found: dict[str, str] = {}
+        for entry in self.log[place + 1 :]:
+            if isinstance(entry, Moved):
+                found = {**entry.names, **{old: entry.names.get(now, now) for old, now in found.items()}}
+        return found
+
+    def _uses(self, place: int, entry: Revised) -> dict[str, int]:
+        """The revisions of the classes that a revision reached, by present symbols."""
+        renamed = self._renamed(place) if entry.uses else {}
+        return {renamed.get(symbol, symbol): number for symbol, number in entry.uses.items()}
 
     def _class(self, id: str, place: int, entry: Revised) -> ir.Class:
         if id.startswith(ir.VARIABLE) and id[1:].isdigit():

@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 from treaty.schema import ir
 from treaty.schema.dims import Expr, Int, Name
 from treaty.schema.dtypes import WIDER
-from treaty.schema.evolution.history import Histories, History, no_history
+from treaty.schema.evolution.history import Histories, History, OtherArgumentsError, no_history
 from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.moves import Unfitting, moved
 from treaty.schema.evolution.resolution import (
@@ -35,7 +35,7 @@ from treaty.schema.evolution.resolution import (
     Through,
     Unless,
 )
-from treaty.schema.evolution.sizes import Sizes, substituted, writer_sizes
+from treaty.schema.evolution.sizes import Pair, Sizes, substituted, writer_sizes
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_CASTS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -113,6 +113,7 @@ class Resolver:
     known: dict[tuple[str, ...], Outcome] = field(factory=dict)
     _below: dict[tuple[int, str], ir.Schema] = field(factory=dict)
     _kept: list[ir.Schema] = field(factory=list)  # for `_below`, so that no id of one is used again
+    _entered_again: set[tuple[str, ...]] = field(factory=set)  # classes that were met inside themselves
 
     def resolve(self, writer: ir.Schema, reader: ir.Schema, revisions: Mapping[str, int] = _NOTHING) -> Resolution:
         if revisions != self.revisions:  # else a class would be taken for another revision than it was said to be
@@ -135,11 +136,14 @@ class Resolver:
         """The way from one class to another, known or made."""
         key = (writer.cls.id, writer.schema.digest, writer.time, reader.cls.id, reader.schema.digest, reader.time)
         if key in self.known:
+            self._entered_again.add(key)
             return self.known[key]
         inside = Same()
         self.known[key] = Outcome(plan=inside)
         found = self._classes(writer, reader)
         inside.plan = found.plan
+        if key in self._entered_again and _is_kept(found.plan, set()):
+            inside.plan = found.plan = Keep()
         self.known[key] = found
         return found
 
@@ -197,9 +201,14 @@ class Resolver:
         if not steps:
             return self._fields(writer, reader)
         start = steps[0]
-        begin = _Side(_instructed(history.schema(start, writer.schema), reader.schema), "past")
-        end = reader if start + 1 == present else _Side(history.schema(start + 1, writer.schema), "past")
         outcome = Outcome()
+        try:
+            begin = _Side(_instructed(history.schema(start, writer.schema), reader.schema), "past")
+            end = reader if start + 1 == present else _Side(history.schema(start + 1, writer.schema), "past")
+        except OtherArgumentsError as error:
+            expected, _, got = str(error).removeprefix("expected ").partition(", got ")
+            outcome.problem("arguments", expected, got, (), "write a migration of the class that it is in")
+            return outcome
         before = outcome.take(self._fields(writer, begin))
         after = outcome.take(self._between(history, end, start + 1, reader, present))
         step = history.steps[start]
@@ -228,11 +237,19 @@ class Resolver:
 
     def _fields(self, writer: _Side, reader: _Side) -> Outcome:
         """Field by field: by key, by alias, or filled in."""
-        is_same = writer.schema.digest == reader.schema.digest
-        if writer is reader or (is_same and not self.has_steps(reader.schema)):
+        if writer is reader or (writer.schema.is_like(reader.schema) and not self._may_differ(reader.schema)):
             sizes: Mapping[str, Expr] = {name: Name(name) for name in reader.cls.dims}
             return Outcome(sizes=sizes)
         return _Frame(self, writer, reader, Outcome()).run()
+
+    def _may_differ(self, schema: ir.Schema) -> bool:
+        """Whether schemas that are alike may mean different things: by a migration, or one that only newer code has."""
+        return self.has_steps(schema) or any(self._is_newer(cls.symbol) for cls in schema.classes)
+
+    def _is_newer(self, symbol: str) -> bool:
+        said = self.revisions.get(symbol)
+        history = None if said is None else self.histories(symbol)
+        return said is not None and history is not None and said > history.last > 0
 
     def has_steps(self, schema: ir.Schema) -> bool:
         """Whether one of the classes has migrations: then equal schemas may mean different things."""
@@ -272,7 +289,8 @@ class _Frame:
         self.found.sizes = self.sizes.solve()
         self.found.problems += self.sizes.problems
         self.found.conditions += self.sizes.conditions
-        self.found.plan = _folded(Make(tuple(parts), tuple(drops)))
+        made = Make(tuple(parts), tuple(drops))
+        self.found.plan = made if missing else _folded(made)
         return self.found
 
     def _fill(self, side: _Side, one: ir.Field) -> Fill:
@@ -295,7 +313,7 @@ class _Frame:
                     f"no such key in {name}",
                     ir.describe(one.type),
                     (one.key,),
-                    f"write @state(reserved=({one.key!r},)) to drop it",
+                    self._hint(f"write @state(reserved=({one.key!r},)) to drop it"),
                 )
                 continue
             new.remove(alike)
@@ -306,8 +324,10 @@ class _Frame:
                 f"to know what became of {one.key!r}",
                 f"a new field {alike.key!r} of the same type",
                 (one.key,),
-                f"if that is it, write {alike.name} = field(aliases=({one.key!r},)); "
-                f"if not, write @state(reserved=({one.key!r},)){default}",
+                self._hint(
+                    f"if that is it, write {alike.name} = field(aliases=({one.key!r},)); "
+                    f"if not, write @state(reserved=({one.key!r},)){default}"
+                ),
             )
         for one in missing:
             self.found.problem(
@@ -315,8 +335,13 @@ class _Frame:
                 ir.describe(one.type),
                 "nothing",
                 (one.key,),
-                "write field(default=...) or field(factory=...), which fills it in for earlier checkpoints",
+                self._hint("write field(default=...) or field(factory=...), which fills it in for earlier checkpoints"),
             )
+
+    def _hint(self, text: str) -> str:
+        """What to write in a class of ours; others have no place for it."""
+        is_ours = self.reader.cls.kind in ("state", "attrs")
+        return text if is_ours else "write a migration of the class that it is in"
 
     def _is_alike(self, writer: ir.Type, reader: ir.Type) -> bool:
         trial = _Frame(self.resolver, self.writer, self.reader, Outcome())
@@ -404,7 +429,9 @@ class _Frame:
     def _node(self, writer: ir.Node, reader: ir.Node, path: Path) -> Plan:
         theirs, mine = self.resolver.below(self.writer, writer.cls), self.resolver.below(self.reader, reader.cls)
         if self._is_other_class(theirs.cls, mine.cls):
-            hint = f"if it is the same thing under another name, say so: treaty lock --moved {theirs.cls.symbol}={mine.cls.symbol}"
+            hint = "write a migration of the class that it is in"
+            if mine.cls.kind == "state":
+                hint = f"if it is the same under another name, say so: treaty lock --moved {theirs.cls.symbol}={mine.cls.symbol}; if not, {hint}"
             return self.found.silent("class", mine.cls.symbol, theirs.cls.symbol, path, hint)
         found = self.resolver.classes(theirs, mine)
         plan = self.found.take(found, *path)
@@ -415,14 +442,30 @@ class _Frame:
             for name, size in reader.ties:
                 if name in found.sizes:
                     self.sizes.add(size, substituted(found.sizes[name], above), path)
+        elif not isinstance(found.plan, Same):
+            self._assume(writer, reader, path)
         return plan
 
+    def _assume(self, writer: ir.Node, reader: ir.Node, path: Path) -> None:
+        """Ties of a class that a migration changes: it may give other sizes, but most keep their names."""
+        stored = dict(writer.ties)
+        for name, size in reader.ties:
+            theirs = substituted(stored.get(name, Name(f"{'.'.join(path)}.{name}")), self.sizes.writer)
+            self.sizes.assumed.append(Pair(size, theirs, path))
+
     def _is_other_class(self, writer: ir.Class, reader: ir.Class) -> bool:
-        """Of classes of other libraries the name is the meaning: two with the same fields are two things."""
-        if writer.kind not in ("namedtuple", "foreign") or reader.kind not in ("namedtuple", "foreign"):
-            return False
+        """Of classes of other libraries the name is the meaning: two with the same fields are two things.
+
+        So are two of ours that are both there, such as the states of two optimizers. Else a class was renamed.
+        """
         history = self.resolver.histories(reader.symbol)
-        return writer.symbol != reader.symbol and (history is None or writer.symbol not in history.former)
+        if writer.symbol == reader.symbol or (history is not None and writer.symbol in history.former):
+            return False
+        foreign = ("namedtuple", "foreign")
+        if writer.kind in foreign and reader.kind in foreign:
+            return True
+        other = self.resolver.histories(writer.symbol)
+        return other is not None and bool(other.revisions)
 
     def _container(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
         if isinstance(reader, ir.Sequence) and isinstance(writer, ir.Sequence):
@@ -499,6 +542,21 @@ def _symbols(history: History, writer: _Side) -> tuple[str, ...]:
 
 def _each(plan: Plan) -> Plan:
     return plan if isinstance(plan, Keep) else Each(plan)
+
+
+def _is_kept(plan: Plan, assumed: set[int]) -> bool:
+    """Whether a plan changes nothing; of a class inside itself, if nothing else does."""
+    if isinstance(plan, Same):
+        if id(plan) in assumed or plan.plan is None:
+            return id(plan) in assumed
+        assumed.add(id(plan))
+        return _is_kept(plan.plan, assumed)
+    if isinstance(plan, (Each, Unless)):
+        return _is_kept(plan.plan, assumed)
+    if isinstance(plan, Make):
+        ways = [one for key, one in plan.parts if isinstance(one, From) and one.key == key]
+        return not plan.drops and len(ways) == len(plan.parts) and all(_is_kept(one.plan, assumed) for one in ways)
+    return isinstance(plan, Keep)
 
 
 def _folded(made: Make) -> Plan:

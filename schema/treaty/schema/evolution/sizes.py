@@ -4,7 +4,7 @@ Names may change, as long as each of the reader's stands for one size of the wri
 same axis: else a square kernel would be transposed without a word.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 from attrs import define, field, frozen
@@ -32,6 +32,7 @@ class Sizes:
 
     writer: Mapping[str, Expr]  # the writer's dims by name, labels as what they are defined by
     pairs: list[Pair] = field(factory=list)
+    assumed: list[Pair] = field(factory=list)  # across a migration, which may give other sizes under the same names
     problems: list[Problem] = field(factory=list)
     conditions: list[Problem] = field(factory=list)
 
@@ -40,19 +41,37 @@ class Sizes:
 
     def solve(self) -> dict[str, Expr]:
         """The size of the writer that each name of the reader stands for; fills `problems` and `conditions`."""
-        found: dict[str, Expr] = {}
+        named: dict[str, list[Pair]] = {}
+        arrays: dict[Path, list[Pair]] = {}
         for pair in self.pairs:
+            arrays.setdefault(pair.path, []).append(pair)
             for name in _plain_names(pair):
-                if name not in found:
-                    found[name] = pair.writer
-                    if name in self.writer and _terms(pair.writer) != _terms(self.writer[name]):
-                        self.problems.append(_permuted(name, pair))
-                elif _terms(found[name]) != _terms(pair.writer):
-                    self.conditions.append(_tied(name, found[name], pair))
+                named.setdefault(name, []).append(pair)
+        found = {name: self._size(name, pairs, arrays) for name, pairs in named.items()}
         for pair in self.pairs:
             if not isinstance(pair.reader, Name):
                 self._compare(pair, found)
+        for pair in self.assumed:
+            if isinstance(pair.reader, Name):
+                found.setdefault(pair.reader.name, pair.writer)
+            wanted = substituted(pair.reader, found)
+            if _terms(wanted) != _terms(pair.writer):
+                self.conditions.append(_tied(str(pair.reader), wanted, pair))
         return found
+
+    def _size(self, name: str, pairs: Sequence[Pair], arrays: Mapping[Path, Sequence[Pair]]) -> Expr:
+        """What a name of the reader stands for: the writer's size of that name, where that is still on some axis."""
+        own = self.writer.get(name)
+        same = [pair for pair in pairs if own is not None and _terms(pair.writer) == _terms(own)]
+        stays = (same or pairs)[0]
+        permuted = [pair for pair in pairs if own is not None and _has_swapped(name, own, pair, arrays[pair.path])]
+        if own is not None and not same and stays not in permuted:
+            permuted.append(stays)
+        self.problems += [_permuted(name, pair) for pair in permuted]
+        for pair in pairs:
+            if pair not in permuted and _terms(pair.writer) != _terms(stays.writer):
+                self.conditions.append(_tied(name, stays.writer, pair))
+        return stays.writer
 
     def _compare(self, pair: Pair, found: Mapping[str, Expr]) -> None:
         if not all(name in found for name in names(pair.reader)):
@@ -97,6 +116,13 @@ def _plain_names(pair: Pair) -> Iterable[str]:
         yield pair.label
     if isinstance(pair.reader, Name) and pair.reader.name != pair.label:
         yield pair.reader.name
+
+
+def _has_swapped(name: str, own: Expr, pair: Pair, array: Iterable[Pair]) -> bool:
+    """Whether a name has left the axis of an array that it was on, for another of the same array."""
+    if _terms(pair.writer) == _terms(own):
+        return False
+    return any(_terms(one.writer) == _terms(own) and name not in _plain_names(one) for one in array)
 
 
 def _permuted(name: str, pair: Pair) -> Problem:
