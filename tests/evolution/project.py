@@ -18,19 +18,18 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-from treaty.generator._worker import roots
-from treaty.generator.plan import plan_module
-from treaty.generator.render import render
+from treaty.generator._generate import text_of
+from treaty.generator._modules import Module
+from treaty.generator._revisions import next_revisions
+from treaty.generator._worker import read, roots
 from treaty.runtime._evolve import histories
 from treaty.runtime._restore.resolve import confusable
 from treaty.runtime._state import registry
 from treaty.schema import Schema, schema_of
-from treaty.schema._read import SchemaReader
 from treaty.schema.evolution import migrations
 from treaty.schema.evolution.history import History
-from treaty.schema.evolution.lock import Lock, Moved, Released
-from treaty.schema.evolution.lock_json import parse, to_text
-from treaty.schema.modules import symbol_of
+from treaty.schema.evolution.lock import Lock, Moved
+from treaty.schema.ir_json import class_from_data
 
 HEADER: Final = """\
 import enum
@@ -74,16 +73,9 @@ class Project:
         return self
 
     def lock(self) -> "Project":
-        """A new revision of each class that changed, or that a migration begins at, as `treaty lock` gives it."""
-        for cls in roots(self.module):
-            schema = generic_schema(cls)
-            symbol = symbol_of(cls)
-            steps = migrations.steps_of(symbol)
-            history = self.locked.history(symbol)
-            if history.last and history[history.last].digest == schema.digest and history.last not in steps:
-                continue
-            step = steps.get(history.last)
-            self.locked = self.locked.add(symbol, schema, migration=None if step is None else Released.of(step))
+        """A new revision of each class that needs one, as `treaty lock` gives it; what it would refuse is locked too."""
+        for one in next_revisions([self._read()], {self.name: self.locked}).values():
+            self.locked = self.locked.add(one.symbol, one.schema, uses=one.uses, migration=one.migration)
         self._write_history()
         self._generate()
         return self
@@ -92,22 +84,27 @@ class Project:
         name = f"{self.name}_treaty_history"
         module = ModuleType(name)
         module.__spec__ = ModuleSpec(name, None)
-        setattr(module, "LOCK", to_text(self.locked))  # noqa: B010 - a module has no such attribute to mypy
+        setattr(module, "LOCK", self.locked.to_text())  # noqa: B010 - a module has no such attribute to mypy
         sys.modules[name] = module
         _clear_caches()
+
+    def release(self, text: str) -> "Project":
+        return self.declare(text).lock()
+
+    def history(self, name: str) -> History:
+        found = self.locked.history(name, migrations.steps_of(f"{self.name}:{name}"))
+        assert found is not None
+        return found
+
+    def declared(self) -> Mapping[str, Schema]:
+        """What is locked of each class, by symbol."""
+        return self._read().declared
 
     def move(self, names: Mapping[str, str]) -> None:
         """As `treaty lock --moved old:Name=new:Name`."""
         symbols = {f"{self.name}:{old}": f"{self.name}:{new}" for old, new in names.items()}
         self.locked = self.locked.with_entry(Moved(symbols))
         self._write_history()
-
-    def release(self, text: str) -> "Project":
-        return self.declare(text).lock()
-
-    def history(self, name: str) -> History:
-        symbol = f"{self.name}:{name}"
-        return self.locked.history(name, migrations.steps_of(symbol))
 
     def forget(self) -> None:
         """Nothing of the module is left but its lock."""
@@ -121,19 +118,17 @@ class Project:
 
     def _generate(self) -> None:
         """As `treaty generate` does."""
-        reader = SchemaReader()
-        ids = [reader.root(cls) for cls in roots(self.module)]
-        classes = reader.classes()
-        revisions = {}
-        for cls in roots(self.module):
-            found = self.history(cls.__qualname__)
-            if found.last and found.present(generic_schema(cls)) == found.last:
-                revisions[found.symbol] = found.last
-        text = render(plan_module(self.name, ids, classes, {}, inject=True, revisions=revisions))
         made = ModuleType(f"{self.name}_treaty")
-        setattr(made, "_classes", reader.objects)  # noqa: B010 - a module has no such attribute to mypy
-        exec(compile(text, f"<{self.name}_treaty>", "exec"), vars(made))
+        sys.modules[made.__name__] = made
+        exec(compile(text_of(self._read(), self.locked), f"<{made.__name__}>", "exec"), vars(made))
         _clear_caches()
+
+    def _read(self) -> Module:
+        """The module as the generator knows it."""
+        data = read(self.name)
+        classes = tuple(map(class_from_data, data["classes"]))
+        steps = {symbol: migrations.steps_of(symbol) for symbol in data["roots"]}
+        return Module(self.name, "", tuple(data["roots"]), classes, data["generated"], data["generics"], steps)
 
 
 @contextmanager
@@ -145,19 +140,8 @@ def projects() -> Iterator[type[Project]]:
     finally:
         for name in set(sys.modules) - before:
             if name.startswith("evolving"):
-                Project(name.removesuffix("_treaty_history")).forget()
+                Project(name.partition("_")[0]).forget()
                 sys.modules.pop(name, None)
-
-
-def generic_schema(cls: type) -> Schema:
-    """What is locked of a class: itself, with its type variables open."""
-    reader = SchemaReader()
-    root = reader.generic(cls)
-    return Schema(root, reader.classes()).at(root)
-
-
-def reparsed(lock: Lock) -> Lock:
-    return parse(to_text(lock))
 
 
 def _clear_caches() -> None:

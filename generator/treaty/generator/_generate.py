@@ -63,9 +63,10 @@ def locked_revisions(module: Module, lock: Lock) -> dict[str, int]:
     """The revisions of the classes that are declared as they were locked last."""
     found = {}
     for symbol, schema in module.declared.items():
-        line = lock.lines.get(symbol)
-        if line and line[line.last].digest == schema.digest and line.last not in module.steps.get(symbol, {}):
-            found[symbol] = line.last
+        history = lock.history(symbol)
+        last = 0 if history is None else history.last
+        if history is not None and history.is_last(schema) and last not in module.steps.get(symbol, {}):
+            found[symbol] = last
     return found
 
 

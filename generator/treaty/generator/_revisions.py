@@ -38,10 +38,10 @@ def next_revisions(modules: Iterable[Module], locks: Mapping[str, Lock]) -> dict
     lines = {symbol: line for lock in locks.values() for symbol, line in lock.lines.items()}
     numbers: dict[str, int] = {}
     for symbol, schema in declared.items():
-        line = lines.get(symbol)
-        is_last = line is not None and line[line.last].digest == schema.digest
-        is_new = not is_last or (line is not None and line.last in steps.get(symbol, {}))
-        numbers[symbol] = (0 if line is None else line.last) + is_new
+        history = locks[symbol.partition(":")[0]].history(symbol)
+        last = 0 if history is None else history.last
+        is_last = history is not None and history.is_last(schema)
+        numbers[symbol] = last + (not is_last or last in steps.get(symbol, {}))
 
     def uses(symbol: str) -> dict[str, int]:
         reached = dict.fromkeys(cls.symbol for cls in declared[symbol].classes)

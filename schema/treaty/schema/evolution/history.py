@@ -68,9 +68,11 @@ class History:
 
     def present(self, schema: ir.Schema) -> int:
         """The number of the present declaration: the last, or the next where it differs or a migration leads to it."""
-        is_last = self.last in self.numbers(schema) and self.last not in self.steps
-        # The name alone tells the states of two optimizers apart.
-        return self.last if is_last and self.schema(self.last, schema).symbols == schema.symbols else self.last + 1
+        return self.last if self.is_last(schema) and self.last not in self.steps else self.last + 1
+
+    def is_last(self, schema: ir.Schema) -> bool:
+        """Whether a schema is the last revision as it is. The name alone tells the states of two optimizers apart."""
+        return self.last in self.numbers(schema) and self.schema(self.last, schema).symbols == schema.symbols
 
     def schema(self, number: int, like: ir.Schema) -> ir.Schema:
         """The schema of a revision; of a generic class, with the arguments that `like`, another instance of it, has."""
