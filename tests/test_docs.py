@@ -33,7 +33,7 @@ def run(command: str, cwd: Path) -> str:
 
 def patched(text: str, change: str) -> str:
     """A file with a change as people write it: lines that go, lines that come, and some around them."""
-    lines = change.splitlines(keepends=True)
+    lines = [line if line != "\n" else " \n" for line in change.splitlines(keepends=True)]
     before = "".join(line[1:] for line in lines if line[0] in " -")
     after = "".join(line[1:] for line in lines if line[0] in " +")
     assert text.count(before) == 1, f"expected this once:\n{before}"

@@ -1,7 +1,10 @@
 """`plan`: the preflight of a restore, whatever lies at a path."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from attrs import evolve
 
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.preflight import Plan
@@ -25,4 +28,5 @@ def plan(
     printed, it is a table. Options are those of `restore`.
     """
     options = Options(at=at, dims=dims, cast=cast, revision=revision)
-    return reading(path, lambda source: preflight(source, cls, options))
+    found = reading(path, lambda source: preflight(source, cls, options))
+    return evolve(found, where=os.fspath(path))

@@ -66,9 +66,8 @@ def _checked(
 ) -> tuple[Any, dict[Path, Declared]]:
     """Raise all that does not fit: what the data shows, and how the class can be told what became of it."""
     problems = () if found.resolution is None else found.resolution.problems
-    is_whole = options.at is None or isinstance(
-        options.at, str
-    )  # else a field may be missing because it was not wanted
+    # Where parts are listed, a field may be missing because it was not wanted.
+    is_whole = options.at is None or isinstance(options.at, str)
     hints = [*found.hints, *(_hints(found.resolution) if is_whole else ())]
     try:
         checked = fit_dtypes(codec, target, tree, options.dims, options.cast)

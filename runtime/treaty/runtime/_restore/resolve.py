@@ -54,17 +54,17 @@ def resolve(source: Source, codec: Codec[Any], options: Options) -> Resolved:
 
 def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Resolved:
     """The state dict of the writer, and what is to become of it."""
-    history = _history(codec)
     if options.revision is not None:
-        _check_revision(codec, history, options.revision)
+        _check_revision(codec, _history(codec), options.revision)
     writer = None if source.schema is None else narrowed(source.schema, options.at)
     if writer is None or _says_nothing(writer):
-        return _by_structure(source, codec, options, history)
+        return _by_structure(source, codec, options, _history(codec))
     tree = source.tree(codec.schema if options.at is None else None, options.at)
     if options.revision is None and writer.is_like(codec.schema) and _says_present(source, codec):
         return Resolved(tree, source.is_exact)
     revisions = dict(source.revisions)
     if options.revision is not None:
+        history = _history(codec)
         assert history is not None
         _check_written(history, options.revision, writer, codec, source.where)
         revisions[codec.schema.root_class.symbol] = options.revision
