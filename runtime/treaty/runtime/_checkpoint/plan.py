@@ -29,4 +29,4 @@ def plan(
     """
     options = Options(at=at, dims=dims, cast=cast, revision=revision)
     found = reading(path, lambda source: preflight(source, cls, options))
-    return evolve(found, where=os.fspath(path))
+    return evolve(found, where=os.fsdecode(path))
