@@ -85,6 +85,29 @@ def test_stale_code_is_never_used(project: Path, new: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("inner", "homes"),
+    [
+        (OLD.replace("@state", "@state(reserved=('y',))"), "registry_inner"),  # which the outer code does not hold
+        (OLD.replace("x: int", "x: float"), "registry_inner registry_outer"),  # which is part of its digest
+    ],
+)
+def test_the_modules_of_all_classes_that_changed_are_named(project: Path, inner: str, homes: str) -> None:
+    (project / "registry_inner.py").write_text(OLD)
+    outer = "import registry_inner\nfrom treaty.schema import state\n\n@state\nclass B:\n    a: registry_inner.A\n"
+    (project / "registry_outer.py").write_text(outer)
+    for name in ("registry_inner", "registry_outer"):
+        for output, code in generate(name, Project(project)).items():
+            (project / output).write_text(code)
+    (project / "registry_inner.py").write_text(inner)
+    module: Any = __import__("registry_outer")
+    with pytest.raises(CodecError) as caught:
+        from_state_dict(module.B, {"a": {"x": 1}})
+    assert str(caught.value) == (
+        f"the generated code of registry_outer:B is older than its declaration; run: treaty generate {homes}"
+    )
+
+
 def test_what_is_no_class(project: Path) -> None:
     wrong: list[Any] = [3, [1], int]
     for value in wrong:

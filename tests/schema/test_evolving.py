@@ -20,6 +20,7 @@ from treaty.schema import ArraySpec, Fields, Length, SchemaError, field, modules
 from treaty.schema._read import SchemaReader
 
 T = TypeVar("T")
+THREE: Any = 3
 
 
 class Mode(enum.Enum):
@@ -324,11 +325,11 @@ def test_factories_are_called_where_code_is_generated_and_nowhere_else(
 def test_defaults_below_open_type_variables_are_for_whoever_fills_them_in() -> None:
     @state
     class Box(Generic[T]):
-        inside: T = field(default=3, cast_from=())
+        inside: T = field(default=THREE)
 
     @state
     class Boxes(Generic[T]):
-        box: Box[T] = field(default=Box(inside=3))
+        box: Box[T] = field(default=Box(inside=THREE))
 
     for cls in (Box, Boxes):
         reader = SchemaReader()

@@ -1,7 +1,7 @@
 """Which generated code serves a class: registered codecs, and how one is found when it is not there yet."""
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -139,8 +139,14 @@ def check_fields(cls: type, id: str, children: tuple[str, ...], static: tuple[st
 
 def _check_fresh(codec: Codec[Any], schema: Schema) -> None:
     if codec.schema.to_json() != schema.to_json():
-        raise CodecError(_stale(codec.cls, codec.id))
+        known = {cls.id: cls for cls in codec.schema.classes}
+        others = [cls for cls in schema.classes if known.get(cls.id) != cls and cls.id != codec.id]
+        homes = [cls.module for cls in others if cls.kind == "state" and not cls.args]
+        is_own = len(homes) < len(others) or known.get(codec.id) != schema.root_class or codec.digest != schema.digest
+        raise CodecError(_stale(codec.cls, codec.id, homes, is_own=is_own or not homes))
 
 
-def _stale(cls: type, id: str) -> str:
-    return f"the generated code of {id} is older than its declaration; run: treaty generate {cls.__module__}"
+def _stale(cls: type, id: str, homes: Iterable[str] = (), *, is_own: bool = True) -> str:
+    """`homes` are the modules of other classes in it that changed, which keep their code with them."""
+    names = " ".join(dict.fromkeys([*homes, *([cls.__module__] if is_own else [])]))
+    return f"the generated code of {id} is older than its declaration; run: treaty generate {names}"
