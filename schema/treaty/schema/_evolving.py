@@ -115,17 +115,17 @@ class _Walker:
         elif isinstance(type, ir.NumpyScalar):
             fits = isinstance(value, np.generic) and _dtype_of(value) == type.dtype
         elif isinstance(type, ir.Enum):
-            fits = symbol_of(value.__class__) == type.symbol
+            fits = symbol_of(_class_of(value)) == type.symbol
             expected = f"a member of {_short(type.symbol)}"
         elif isinstance(type, ir.Sequence):
-            fits = value.__class__ is (tuple if type.immutable else list) and _has_length(type.length, value)
+            fits = _class_of(value) is (tuple if type.immutable else list) and _has_length(type.length, value)
             parts = [(type.item, one, index) for index, one in enumerate(value)] if fits else []
         elif isinstance(type, ir.Tuple):
-            fits = value.__class__ is tuple and len(value) == len(type.items)
+            fits = _class_of(value) is tuple and len(value) == len(type.items)
             parts = list(zip(type.items, value, range(len(value)), strict=True)) if fits else []
         elif isinstance(type, ir.Dict):
             key = int if type.key == "int" else str
-            fits = isinstance(value, dict) and all(one.__class__ is key for one in value)
+            fits = isinstance(value, dict) and all(_class_of(one) is key for one in value)
             fits = fits and _has_length(type.length, value)
             parts = [(type.value, one, str(key)) for key, one in value.items()] if fits else []
         elif isinstance(type, ir.Untyped):
@@ -146,13 +146,18 @@ class _Walker:
             if not isinstance(value, dict) or set(value) != {field.name for field in cls.fields}:
                 return _Misfit(f"a dict with the keys of {cls.qualname}", value, path)
             return self._first([(field.type, value[field.name], field.key) for field in cls.fields], path)
-        if symbol_of(value.__class__) != cls.symbol:
+        if symbol_of(_class_of(value)) != cls.symbol:
             return _Misfit(f"an instance of {cls.qualname}", value, path)
         return self._first([(field.type, getattr(value, field.name), field.key) for field in cls.fields], path)
 
     def _first(self, parts: Iterable[_Part], path: tuple[str | int, ...]) -> _Misfit | None:
         found = (self.misfit(type, value, (*path, key)) for type, value, key in parts)
         return next((one for one in found if one is not None), None)
+
+
+def _class_of(value: Any) -> Any:
+    """The class of a value, whatever its attributes say: a member of an enum may be called `__class__`."""
+    return type(value)
 
 
 def _is_array(type: ir.Array, value: Any) -> bool:
@@ -166,7 +171,7 @@ def _is_key(type: ir.Key, value: Any) -> bool:
 
 def _is_scalar(type: str, value: Any) -> bool:
     """Whether a Python value is of this very type; an int stands for a float, and a float for a complex."""
-    cls = value.__class__
+    cls = _class_of(value)
     if type in ("float", "complex") and cls is int:
         return bool(abs(value) < 1 << 1023 and float(value) == value)
     if type == "none":
@@ -209,7 +214,7 @@ def _shown(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is not None and _dtype_of(value):
         return f"{_dtype_of(value)}[{', '.join(map(str, shape))}]"
-    cls = value.__class__
+    cls = _class_of(value)
     if cls.__module__ != "builtins":
         return f"an instance of {cls.__qualname__}"
     text = " ".join(repr(value).split())
