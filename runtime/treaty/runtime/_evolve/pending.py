@@ -3,8 +3,10 @@
 A function that passes a leaf on as it got it leaves it where it is stored.
 """
 
+import operator
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
@@ -13,7 +15,7 @@ from treaty.runtime._trees import map_leaves
 
 
 class PendingArray(NDArrayOperatorsMixin):
-    """An array of the checkpoint. Shape and dtype are known; anything else reads it, once."""
+    """An array of the checkpoint. Shape and dtype are known; anything else reads it, once. It cannot be written to."""
 
     __slots__ = ("_read", "stored")
 
@@ -42,25 +44,36 @@ class PendingArray(NDArrayOperatorsMixin):
         return self.stored.nbytes
 
     def __len__(self) -> int:
-        return len(self._array())
+        return self.shape[0] if self.shape else len(self._array())  # which says what it has none of
 
     def _array(self) -> HostArray:
         if self._read is None:
-            self._read = np.asarray(self.stored.read())
+            self._read = np.asarray(self.stored.read()).view()
+            self._read.flags.writeable = (
+                False  # as of a mapped file: what was stored is passed on, not what became of it
+            )
         return self._read
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
-        found = self._array()
-        return found if dtype is None else found.astype(dtype)
+        return np.array(self._array(), dtype, copy=copy)
+
+    def __jax_array__(self) -> Any:
+        return jnp.asarray(self._array())
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return getattr(ufunc, method)(*map(_opened, inputs), **{name: _opened(one) for name, one in options.items()})
+        return getattr(ufunc, method)(*_deeply(inputs), **_deeply(options))
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         return function(*_deeply(args), **_deeply(options))
 
     def __getitem__(self, index: Any) -> Any:
         return self._array()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._array()[index] = _opened(value)  # which says that it is read-only
+
+    def __contains__(self, value: Any) -> bool:
+        return value in self._array()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # protocols that are not numpy's own: copying, pickling, JAX
@@ -72,6 +85,15 @@ class PendingArray(NDArrayOperatorsMixin):
 
     def __int__(self) -> int:
         return int(self._array())
+
+    def __complex__(self) -> complex:
+        return complex(self._array())
+
+    def __index__(self) -> int:
+        return operator.index(self._array())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._array(), spec) if spec else str(self)
 
     def __bool__(self) -> bool:
         return bool(self._array())

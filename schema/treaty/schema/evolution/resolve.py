@@ -151,7 +151,9 @@ class Resolver:
         history = self.histories(reader.cls.symbol)
         if history is None or not history.revisions:
             return self._fields(writer, reader)
-        present = history.present(reader.schema) if reader.present else max(history.numbers(reader.schema), default=0)
+        present = history.present(reader.schema)
+        if not reader.present:  # of a type argument, that may be the present all the same, not locked yet
+            present = max(history.numbers(reader.schema), default=history.last + 1)
         found = self._revision(history, writer, present)
         if isinstance(found, Problem):
             return Outcome(problems=[found])
@@ -203,8 +205,8 @@ class Resolver:
         start = steps[0]
         outcome = Outcome()
         try:
-            begin = _Side(_instructed(history.schema(start, writer.schema), reader.schema), "past")
-            end = reader if start + 1 == present else _Side(history.schema(start + 1, writer.schema), "past")
+            begin = _Side(_instructed(_filled(history, start, writer, reader), reader.schema), "past")
+            end = reader if start + 1 == present else _Side(_filled(history, start + 1, writer, reader), "past")
         except OtherArgumentsError as error:
             expected, _, got = str(error).removeprefix("expected ").partition(", got ")
             outcome.problem("arguments", expected, got, (), "write a migration of the class that it is in")
@@ -530,6 +532,11 @@ def _instructed(past: ir.Schema, reader: ir.Schema) -> ir.Schema:
     reserved = (*own.reserved, *(key for key in reader.root_class.reserved if key not in keys))
     changed = evolve(own, fields=fields, reserved=reserved)
     return ir.Schema(past.root, tuple(changed if cls is own else cls for cls in past.classes))
+
+
+def _filled(history: History, number: int, writer: _Side, reader: _Side) -> ir.Schema:
+    """A revision with the type arguments that the reader has, so that a migration finds those as they are to be."""
+    return history.schema(number, reader.schema if history.has(number, reader.schema) else writer.schema)
 
 
 def _steps(history: History, number: int, present: int) -> list[int]:
