@@ -1,6 +1,7 @@
 """Migrations as functions: what they see, what they may give, and what is said of those that go wrong."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -199,11 +200,15 @@ def test_plan_does_not_run_it(project: Project, tmp_path: Path) -> None:
 def array() -> tuple[Any, list[str]]:
     """One that says when it is read."""
     read: list[str] = []
-    values = np.arange(6, dtype=np.float32).reshape(2, 3)
-    return PendingArray(LazyArray((2, 3), np.dtype(np.float32), lambda: read.append("read") or values)), read
+
+    def values() -> Any:
+        read.append("read")
+        return np.arange(6, dtype=np.float32).reshape(2, 3)
+
+    return PendingArray(LazyArray((2, 3), np.dtype(np.float32), values)), read
 
 
-LIKE_NUMPY = {
+LIKE_NUMPY: dict[str, Callable[[Any], Any]] = {
     "arithmetic": lambda a: 2 * a + a / 2 - a**2 + (-a) // 2,
     "in place, into another": lambda a: np.add(a, 1, out=np.empty((2, 3), np.float32)),
     "with another of its kind": lambda a: a + a,

@@ -1,5 +1,7 @@
 """`resolve` by examples: two declarations of a class `A`, what becomes of each leaf, and what is said where nothing can."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests.evolution.project import Project, schema
@@ -26,8 +28,8 @@ def inside(text: str) -> str:
     return f"{text}\n@state\nclass Root:\n    parts: dict[str, list[A]]\n    maybe: A | None\n"
 
 
-def between(before: str, after: str, **options: dict[str, str]) -> Resolution:
-    return resolve(schema(before), schema(after), **options)
+def between(before: str, after: str, cast: Mapping[str, str] | None = None) -> Resolution:
+    return resolve(schema(before), schema(after), cast=cast or {})
 
 
 def leaves(found: Resolution) -> list[str]:
