@@ -64,7 +64,10 @@ class build_treaty(Command):
             write_file(output.path if self.editable_mode else Path(self.build_lib, output.name), output.text)
 
     def get_source_files(self) -> list[str]:
-        return []  # sdists have the schemas already, and from these a wheel is built
+        """Sdists have the schemas already; with the locks, a wheel is built from these."""
+        from treaty.generator._build import lock_files
+
+        return [os.path.relpath(path) for path in lock_files(_root(self.distribution))]
 
     def get_outputs(self) -> list[str]:
         return [os.path.join(self.build_lib, output.name) for output in self._outputs]

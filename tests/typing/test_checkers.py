@@ -115,7 +115,7 @@ def _run(name: str, files: Path) -> list[tuple[str, str, str]]:
     """One run over all files: where, how severe, and what."""
     checker = CHECKERS[name]
     (files / checker.config).write_text(checker.settings)
-    folders = ["accept", "schemas", "reject", "generated", *map(str, (files / "tests").rglob("expected.py"))]
+    folders = ["accept", "schemas", "reject", "generated", *map(str, (files / "tests").rglob("expected*.py"))]
     done = subprocess.run([*checker.command, *folders], cwd=files, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return [

@@ -64,9 +64,8 @@ def locked_revisions(module: Module, lock: Lock) -> dict[str, int]:
     found = {}
     for symbol, schema in module.declared.items():
         history = lock.history(symbol)
-        last = 0 if history is None else history.last
-        if history is not None and history.is_last(schema) and last not in module.steps.get(symbol, {}):
-            found[symbol] = last
+        if history.is_last(schema) and history.last not in module.steps.get(symbol, {}):
+            found[symbol] = history.last
     return found
 
 

@@ -6,6 +6,7 @@ of another module or a tuple, has a TypedDict with the name that it would have i
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from attrs import define, field, frozen
@@ -79,11 +80,9 @@ def _histories(module: Module, lock: Lock) -> Iterator[tuple[str, History]]:
     for symbol in dict.fromkeys([*lock.lines, *module.declared]):
         history = lock.history(symbol, module.steps.get(symbol))
         schema = module.declared.get(symbol)
-        if schema is not None:
-            is_last = history.last and history[history.last].digest == schema.digest
-            if not is_last or history.last in history.steps:
-                made = Revision(history.last + 1, schema.digest, lambda schema=schema: schema.as_stored)  # type: ignore[misc]
-                history = History(symbol, (*history.revisions, made), history.steps, history.former)
+        if schema is not None and history.present(schema) > history.last:
+            made = Revision(history.last + 1, schema.digest, partial(getattr, schema, "as_stored"))
+            history = History(symbol, (*history.revisions, made), history.steps, history.former)
         yield symbol, history
 
 

@@ -98,9 +98,9 @@ class Moving:
 
     def _settle_lock(self, name: str) -> None:
         lock = self.locks[name]
-        names = {old: new for old, new in self._moves.items() if old in lock.lines}
+        names = {old: new for old, new in self._moves.items() if old in lock.symbols}
         for old, new in names.items():
-            if (home := _module(new)) != name:
+            if old in lock.lines and (home := _module(new)) != name:
                 self.locks[home] = transplanted(lock, old, new, self.locks[home], self.message)
         self.locks[name] = self._without_gone(lock, names)
 

@@ -107,13 +107,7 @@ def _declarations(module: Module, lock: Lock, asked: Mapping[str, Next]) -> Iter
 def _difference(asked: Next) -> str:
     if asked.number == 1:
         return "is not locked yet"
-    last = asked.number - 1
-    said = "; ".join(asked.changes)
-    if said:
-        return f"its declaration differs from revision {last} ({said})"
-    if asked.step is not None:
-        return f"a migration begins at revision {last}, and what it leads to is not locked yet"
-    return f"classes that it reaches have other revisions than those of its revision {last}"
+    return f"its declaration differs from revision {asked.number - 1} ({'; '.join(asked.changes)})"
 
 
 def _strays(modules: list[Module], project: Project) -> Iterator[Finding]:

@@ -83,7 +83,7 @@ def lock(
     wishes = Wishes(message, _moves(moved), tuple(map(_orphan, orphan)), tuple(map(_waiver, waive)), why)
     if (orphan or waive) and not why.strip():
         raise TreatyError("--orphan and --waive need a reason: write --why '...', which stays in the lock")
-    relock = Relock(found, project, wishes, _ask if sys.stdin.isatty() else None)
+    relock = Relock(found, project, wishes, _ask if _is_terminal() else None)
     files = relock.run()
     for path, text in files.items():
         if text is None:
@@ -158,6 +158,10 @@ def _waiver(text: str) -> tuple[str, str, int]:
     if found is None:
         raise TreatyError(f"--waive {text}: expected RULE:CLASS:N, such as SILENT:Linear:1")
     return found[1], found[2], int(found[3])
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _ask(symbol: str, candidates: list[str]) -> str:

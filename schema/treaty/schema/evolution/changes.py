@@ -4,66 +4,88 @@ import re
 from collections.abc import Iterator
 
 import attrs
+from attrs import frozen
 
 from treaty.schema import ir
+from treaty.schema.dims import Expr
 
 
 def changes(before: ir.Schema, after: ir.Schema) -> tuple[str, ...]:
     """One line for each field of the class itself, then the classes that it reaches and that changed."""
-    texts = list(_of_class(before.root_class, after.root_class))
+    both = _Both(before, after)
     reached = [(before.root, after.root)]
     through: dict[str, None] = {}
-    for old, new in reached:  # grows while it is walked
-        for pair in _pairs(before[old], after[new]):
-            if pair not in reached:
-                reached.append(pair)
-                if any(_of_class(before[pair[0]], after[pair[1]])):
-                    through[after[pair[1]].qualname] = None
-    return (*texts, *([f"through {', '.join(through)}"] if through else []))
+    for pair in reached:  # grows while it is walked
+        for below in both.pairs(*pair):
+            if below not in reached:
+                reached.append(below)
+                if any(both.classes(*below)):
+                    through[after[below[1]].qualname] = None
+    own = both.classes(before.root, after.root)
+    return (*own, *([f"through {', '.join(through)}"] if through else []))
 
 
-def _of_class(before: ir.Class, after: ir.Class) -> Iterator[str]:
-    if _kind(before) != _kind(after):
-        yield f"was of kind {before.kind}, is {after.kind}"
-    old, new = ({field.key: field for field in cls.fields} for cls in (before, after))
-    for key in (*old, *(key for key in new if key not in old)):
-        if key not in new:
-            yield f"{key}: removed"
-        elif key not in old:
-            filled = "" if new[key].default is None else f", default {new[key].default}"
-            yield f"{key}: added, {_shown(new[key].type)}{filled}"
-        else:
-            yield from (f"{key}: {text}" for text in _of_field(old[key], new[key]))
+@frozen
+class _Both:
+    before: ir.Schema
+    after: ir.Schema
 
+    def classes(self, old: str, new: str) -> Iterator[str]:
+        """What changed in the fields of a class itself."""
+        was, now = self.before[old], self.after[new]
+        if _kind(was) != _kind(now):
+            yield f"was of kind {was.kind}, is {now.kind}"
+        fields, others = ({field.key: field for field in cls.fields} for cls in (was, now))
+        for key in dict.fromkeys([*fields, *others]):
+            if key not in others:
+                yield f"{key}: removed"
+            elif key not in fields:
+                filled = "" if others[key].default is None else f", default {others[key].default}"
+                yield f"{key}: added, {_shown(others[key].type)}{filled}"
+            else:
+                yield from (f"{key}: {text}" for text in self.fields(fields[key], others[key]))
 
-def _of_field(before: ir.Field, after: ir.Field) -> Iterator[str]:
-    if _nameless(before.type) != _nameless(after.type):
-        old, new = _shown(before.type), _shown(after.type)
-        yield f"{old} -> {new}" if old != new else f"{new}, with other lengths, members or ties"
-    if before.static != after.static:
-        yield "static now" if after.static else "not static any more"
-    if before.default != after.default:
-        yield f"default {before.default or 'none'} -> {after.default or 'none'}"
+    def fields(self, was: ir.Field, now: ir.Field) -> Iterator[str]:
+        if not self.is_alike(was.type, now.type):
+            old, new = _shown(was.type), _shown(now.type)
+            yield f"{old} -> {new}" if old != new else f"{new}, with other lengths, members or ties"
+        if was.static != now.static:
+            yield "static now" if now.static else "not static any more"
+        if was.default != now.default:
+            yield f"default {was.default or 'none'} -> {now.default or 'none'}"
 
+    def is_alike(self, was: ir.Type, now: ir.Type) -> bool:
+        """Whether two types are of the same classes, whatever has become of these: they tell of it themselves."""
+        if _nameless(was) != _nameless(now):
+            return False
+        for old, new in zip(ir.nodes(was), ir.nodes(now), strict=True):
+            common = {*self.before[old.cls].dims} & {*self.after[new.cls].dims}
+            if self.before[old.cls].symbol != self.after[new.cls].symbol or _ties(old, common) != _ties(new, common):
+                return False
+        return True
 
-def _pairs(before: ir.Class, after: ir.Class) -> Iterator[tuple[str, str]]:
-    """The classes that stand at the same place in both."""
-    new = {field.key: field.type for field in after.fields}
-    for field in before.fields:
-        if field.key in new and _nameless(field.type) == _nameless(new[field.key]):
-            both = zip(ir.nodes(field.type), ir.nodes(new[field.key]), strict=True)
-            yield from ((old.cls, now.cls) for old, now in both)
+    def pairs(self, old: str, new: str) -> Iterator[tuple[str, str]]:
+        """The classes that stand at the same place in both."""
+        others = {field.key: field.type for field in self.after[new].fields}
+        for field in self.before[old].fields:
+            if field.key in others and _nameless(field.type) == _nameless(others[field.key]):
+                nodes = zip(ir.nodes(field.type), ir.nodes(others[field.key]), strict=True)
+                yield from ((was.cls, now.cls) for was, now in nodes)
 
 
 def _nameless(type: ir.Type) -> ir.Type:
-    """A type without what digests leave out: names of classes and enums, and where arrays live."""
+    """A type without what digests leave out, names of classes and enums and where arrays live, and without ties."""
     if isinstance(type, ir.Node):
-        return attrs.evolve(type, cls="")
+        return ir.Node("")
     if isinstance(type, ir.Enum):
         return attrs.evolve(type, symbol="")
     if isinstance(type, ir.Array):
         return attrs.evolve(type, host=False)
     return ir.with_children(type, _nameless)
+
+
+def _ties(node: ir.Node, dims: set[str]) -> list[tuple[str, Expr]]:
+    return [one for one in node.ties if one[0] in dims]
 
 
 def _kind(cls: ir.Class) -> str:

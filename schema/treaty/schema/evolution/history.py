@@ -123,4 +123,42 @@ def instance(generic: ir.Schema, args: tuple[ir.Type, ...], owner: ir.Schema) ->
             raw[ids[cls.id]] = attrs.evolve(cls, id=ids[cls.id], fields=fields, args=own_args)
     root = ids[generic.root]
     reached = ir.Schema(root, tuple(raw.values())).at(root)
-    return ir.Schema(root, settle({cls.id: cls for cls in reached.classes}, EVERY))
+    return merged(ir.Schema(root, settle({cls.id: cls for cls in reached.classes}, EVERY)))
+
+
+def merged(schema: ir.Schema) -> ir.Schema:
+    """With one class for those that are the same under two ids: an argument may be a class that the revision names itself.
+
+    The same are those with one symbol, arguments and fields, as far as they reach: at first all that look alike on their own
+    count as one, and are parted where what they name is not.
+    """
+    if len({cls.symbol for cls in schema.classes}) == len(schema.classes):
+        return schema
+    groups: dict[str, int] = dict.fromkeys((cls.id for cls in schema.classes), 0)
+    count = 0
+    while count < len({*groups.values()}):
+        count = len({*groups.values()})
+        ids = {id: str(group) for id, group in groups.items()}
+        keys = {cls.id: (groups[cls.id], _nameless(_renamed(cls, ids))) for cls in schema.classes}
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys.values()))}
+        groups = {id: numbers[key] for id, key in keys.items()}
+    first: dict[int, str] = {}
+    ids = {cls.id: first.setdefault(groups[cls.id], cls.id) for cls in schema.classes}
+    kept = tuple(_renamed(cls, ids) for cls in schema.classes if ids[cls.id] == cls.id)
+    return ir.Schema(ids[schema.root], kept).at(ids[schema.root])
+
+
+def _renamed(cls: ir.Class, ids: Mapping[str, str]) -> ir.Class:
+    """A class with other ids for the classes that it names."""
+
+    def rename(type: ir.Type) -> ir.Type:
+        return rebuild(type, lambda node: ir.Node(ids.get(node.cls, node.cls), node.ties))
+
+    fields = tuple(attrs.evolve(field, type=rename(field.type)) for field in cls.fields)
+    return attrs.evolve(cls, fields=fields, args=tuple(map(rename, cls.args)))
+
+
+def _nameless(cls: ir.Class) -> ir.Class:
+    """Without its id, and without what Python calls its fields and readers do with them."""
+    fields = (attrs.evolve(field, name="", alias="", aliases=(), cast_from=()) for field in cls.fields)
+    return attrs.evolve(cls, id="", fields=tuple(fields), reserved=())

@@ -55,7 +55,7 @@ class Revised:
 
 @frozen
 class Moved:
-    """Classes go by other names from here on, all at once: two may swap theirs."""
+    """Classes go by other names from here on, all at once: two may swap theirs. They may be classes of other modules."""
 
     names: Mapping[str, str]
     message: str = ""
@@ -187,6 +187,16 @@ class Lock:
         vars(added)["_followed"] = followed  # else each of many would follow the log from the start
         return added
 
+    @property
+    def symbols(self) -> set[str]:
+        """What the classes that it speaks of are called now, those of other modules among them."""
+        found = set(self.lines)
+        for id, declared in self._declared.items():
+            for place, data in declared:
+                symbol: str = data.get("symbol") or id
+                found.add(self._renamed(place).get(symbol, symbol))
+        return found
+
     def rewritten(self, entry: Revised, how: str) -> SchemaError:
         return SchemaError(
             f"{self.name}: {entry.symbol} revision {entry.number}: {how}; history is only added to: "
@@ -207,11 +217,9 @@ class Lock:
             self._check_next(line, entry)
             lines[entry.symbol] = attrs.evolve(line, revisions=(*line.revisions, (place, entry)))
         elif isinstance(entry, Moved):
-            moved = {new: self._line(lines, old) for old, new in entry.names.items()}
-            for old in entry.names:
-                del lines[old]
-            for new, line in moved.items():
-                if new in lines or list(entry.names.values()).count(new) > 1:
+            moved = [(new, lines.pop(old)) for old, new in entry.names.items() if old in lines]
+            for new, line in moved:
+                if new in lines:
                     raise SchemaError(f"{self.name}: {line.symbol} moved to {new}, which another class is called")
                 lines[new] = attrs.evolve(line, symbol=new, former=(*line.former, line.symbol))
         elif isinstance(entry, Waived):
@@ -243,10 +251,14 @@ class Lock:
     def _renamed(self, place: int) -> dict[str, str]:
         """What the classes of a place in the log are called now."""
         found: dict[str, str] = {}
-        for entry in self.log[place + 1 :]:
-            if isinstance(entry, Moved):
-                found = {**entry.names, **{old: entry.names.get(now, now) for old, now in found.items()}}
+        for at, names in self._moves:
+            if at > place:
+                found = {**names, **{old: names.get(now, now) for old, now in found.items()}}
         return found
+
+    @cached_property
+    def _moves(self) -> list[tuple[int, Mapping[str, str]]]:
+        return [(place, entry.names) for place, entry in enumerate(self.log) if isinstance(entry, Moved)]
 
     def _uses(self, place: int, entry: Revised) -> dict[str, int]:
         """The revisions of the classes that a revision reached, by present symbols."""

@@ -1,0 +1,364 @@
+"""The file of a lock: what it says of a class, that it is only added to, and what happens to one that somebody damaged."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import Array
+from jaxtyping import Float32, Int32
+
+from treaty.schema import Dims, Fields, Length, Rule, Schema, SchemaError, field, migration, schema_of, state
+from treaty.schema import modules as schema_modules
+from treaty.schema._read import SchemaReader
+from treaty.schema.evolution.changes import changes
+from treaty.schema.evolution.digests import function_digest
+from treaty.schema.evolution.history import instance
+from treaty.schema.evolution.lock import Lock, Moved, Orphaned, Waived
+from treaty.schema.evolution.migrations import steps_of
+from treaty.schema.keymap import KeyMap
+from treaty.schema.library import optax, transformer
+
+HERE = "tests.schema.test_lock_file"
+GOLDEN = Path(__file__).parent.parent / "generator" / "cases" / "evolved" / "expected.lock"
+P = TypeVar("P")
+Q = TypeVar("Q")
+
+
+@state
+class Linear:
+    kernel: Float32[Array, "d_in d_out"]
+
+
+@state
+class Biased:
+    kernel: Float32[Array, "d_in d_out"]
+    bias: Float32[Array, "d_out"] | None = None
+
+
+@state
+class Moments(Generic[P, Q]):
+    mu: P
+    nu: Q
+
+
+@state
+class Swapped(Generic[Q, P]):
+    mu: P
+    nu: Q
+
+
+class Pair(NamedTuple):
+    a: Int32[Array, ""]
+    b: int
+
+
+@state
+class Odd(Generic[P]):
+    items: Annotated[list[P], Length("n")]
+    nested: Annotated[Moments[P, Linear], Dims(...)]
+    loose: Moments[Pair, P]
+    inline: Annotated[Pair, Fields(a=P, b=int)]
+    maybe: P | None = None
+
+
+def opened(cls: type) -> Schema:
+    """A class as it is locked: with its type variables open."""
+    reader = SchemaReader()
+    root = reader.generic(cls)
+    return Schema(root, reader.classes()).at(root)
+
+
+def locked(*classes: type, name: str = "Linear", message: str = "") -> Lock:
+    """A lock in which one class was declared as these, one after the other."""
+    lock = Lock(HERE, name="state_treaty.lock")
+    for cls in classes:
+        lock = lock.add(f"{HERE}:{name}", opened(cls), message=message)
+    return lock
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(SchemaError) as caught:
+        Lock.parse(text, "state_treaty.lock")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_lock_is_read_back_as_it_was_written() -> None:
+    lock = locked(Linear, Biased, message='with "quotes" and ünicode')
+    lock = lock.with_entry(Moved({f"{HERE}:Linear": f"{HERE}:Dense"}, "a better name"))
+    lock = lock.with_entry(Orphaned(f"{HERE}:Dense", 1, "never trained"))
+    lock = lock.with_entry(Waived("SILENT", f"{HERE}:Dense", 2, "meant"))
+
+    read = Lock.parse(lock.to_text())
+
+    assert read == lock
+    assert read.to_text() == lock.to_text()
+    line = read.lines[f"{HERE}:Dense"]
+    assert (line.former, line.last, line.orphaned) == ((f"{HERE}:Linear",), 2, {1: "never trained"})
+
+
+def test_it_is_only_added_to() -> None:
+    before, after = locked(Linear).to_text(), locked(Linear, Biased).to_text()
+    assert after.startswith(before.removesuffix("\n]}\n"))
+
+
+def test_a_history_has_the_schemas_as_they_were() -> None:
+    history = Lock.parse(locked(Linear, Biased).to_text()).history("Linear")
+
+    assert [revision.number for revision in history.revisions] == [1, 2]
+    assert history[1].schema == schema_of(Linear)
+    assert history[2].schema == schema_of(Biased)
+    assert history.present(schema_of(Linear)) == 3  # as it was once, and not as it was last
+    assert history.present(schema_of(Biased)) == 2
+    assert Lock(HERE).history("Linear").last == 0
+
+
+def test_a_revision_repeats_nothing_that_stands_above_it() -> None:
+    lock = locked(Linear).add(f"{HERE}:Odd", opened(Odd)).add(f"{HERE}:Moments", opened(Moments))
+    entry = lock.lines[f"{HERE}:Odd"][1]
+    assert f"{HERE}:Linear" not in entry.declares
+    assert f"{HERE}:Moments[~0, {HERE}:Linear]" in entry.declares
+
+
+@pytest.mark.parametrize(
+    ("generic", "filled"),
+    [
+        (Moments, Moments[Linear, Pair]),
+        (Moments, Moments[Linear, Annotated[Linear, Dims(d_in="d_out")]]),
+        (Moments, Moments[Float32[Array, "d"], list[Linear]]),
+        (Moments, Moments),
+        (Odd, Odd[Linear]),
+        (Odd, Odd[Moments[Linear, int]]),
+        (Odd, Odd[tuple[Linear, Pair]]),
+        (optax.AdamW, optax.AdamW[transformer.Params, optax.ScheduleState]),
+        (optax.MultiStepsState, optax.MultiStepsState[optax.Sgd[Linear, Pair], Linear, tuple[()]]),
+    ],
+    ids=str,
+)
+def test_a_generic_class_that_was_locked_open_is_each_of_its_instances(generic: type, filled: Any) -> None:
+    schema = schema_of(filled)
+    made = instance(Schema.from_json(opened(generic).to_json()), schema.root_class.args, schema)
+    assert made is not None
+    assert made.digest == schema.digest
+
+
+def test_type_variables_that_swap_places_are_a_change() -> None:
+    assert opened(Moments).digest != opened(Swapped).digest
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda text: text.replace("float32", "float16", 1), "revision 1: the entry was edited, or one before it"),
+        (lambda text: text.replace('"sha256:', '"sha256:0', 1), "revision 1: the entry was edited, or one before it"),
+        (lambda text: text[: len(text) // 2], "expected a lock in JSON, got "),
+        (lambda text: text.replace('"log": [', '"log": {'), "expected a lock in JSON, got "),
+        (lambda text: "", "expected a lock in JSON, got "),
+        (lambda text: "[]", 'expected "treaty": "lock", got [] at the start'),
+        (lambda text: text.replace('"version": 1', '"version": "1"'), 'expected "version": 1, got "1" at the start'),
+        (lambda text: text.replace('"revision": 1', '"revision": "1"'), "expected 'revision': a number, got \"1\""),
+        (lambda text: text.replace('"digest"', '"digits"', 1), "expected 'digest': text, got null at log[0]"),
+        (lambda text: text.replace('"chain"', '"more": 1, "chain"', 1), 'got "more" at log[0]'),
+        (lambda text: text.replace('"revision": 2', '"revision": 3'), "revision 3: revision 2 is missing before it"),
+    ],
+)
+def test_a_lock_that_was_damaged_says_where_and_what_to_do(edit: Any, message: str) -> None:
+    found = refusal(edit(locked(Linear, Biased).to_text()))
+    assert found.startswith("state_treaty.lock: ")
+    assert message in found
+    assert found.endswith("(git checkout -- state_treaty.lock) and run treaty lock")
+
+
+def test_an_entry_that_was_taken_out_is_missed() -> None:
+    lock = locked(Linear, Biased, Linear)
+    assert "revision 3: revision 2 is missing before it" in refusal(
+        attrs.evolve(lock, log=(lock.log[0], lock.log[2])).to_text()
+    )
+
+
+def test_a_merge_that_git_could_not_make_says_how_to_settle_it() -> None:
+    first, second = locked(Linear, Biased).to_text(), locked(Linear, Moments).to_text()
+    lines = first.splitlines(keepends=True)
+    common = next(
+        n for n, (one, other) in enumerate(zip(lines, second.splitlines(keepends=True), strict=False)) if one != other
+    )
+    both = [
+        *lines[:common],
+        "<<<<<<< HEAD\n",
+        *lines[common:],
+        "=======\n",
+        *second.splitlines(keepends=True)[common:],
+        ">>>>>>> b\n",
+    ]
+
+    found = refusal("".join(both))
+
+    assert found.startswith(
+        "state_treaty.lock: two branches locked revisions, and git could not merge them; keep the side"
+    )
+    assert "git checkout --ours state_treaty.lock (or --theirs), then run treaty lock" in found
+
+
+def test_both_sides_of_a_merge_kept_are_two_revisions_of_one_number() -> None:
+    first, second = locked(Linear, Biased), locked(Linear, Moments)
+    found = refusal(attrs.evolve(first, log=(*first.log, second.log[1])).to_text())
+    assert f"{HERE}:Linear has two revisions 2, as when two branches lock and both are kept; keep the side" in found
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda text: text.replace('"version": 1', '"version": 2'),
+        lambda text: text.replace('"event": "revision"', '"event": "frozen"'),
+    ],
+)
+def test_a_lock_of_a_newer_treaty_is_no_damage(edit: Any) -> None:
+    found = refusal(edit(locked(Linear).to_text()))
+    assert "state_treaty.lock: written by a newer Treaty (" in found
+    assert found.endswith("; upgrade treaty")
+
+
+@given(st.data())
+def test_whatever_is_changed_is_found_or_says_nothing_of_what_is_stored(data: st.DataObject) -> None:
+    """One character of a real lock: it is refused with one line, or only words and names are others."""
+    text = GOLDEN.read_text()
+    place = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.sampled_from('0aZ"{}[],:\\ \n'))
+    damaged = text[:place] + other + text[place + 1 :]
+    try:
+        read = Lock.parse(damaged, "state_treaty.lock")
+    except SchemaError:
+        refusal(damaged)
+        return
+    known = Lock.parse(text)
+    assert [getattr(one, "chain", "") for one in read.log] == [getattr(one, "chain", "") for one in known.log]
+    assert [getattr(one, "declares", "") for one in read.log] == [getattr(one, "declares", "") for one in known.log]
+
+
+def test_two_classes_may_swap_their_names() -> None:
+    a, b = f"{HERE}:A", f"{HERE}:B"
+    lock = Lock(HERE).add(a, opened(Linear)).add(b, opened(Biased)).with_entry(Moved({a: b, b: a}))
+    assert lock.lines[a][1].digest == schema_of(Biased).digest
+    assert lock.lines[b].former == (a,)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (Moved({f"{HERE}:No": f"{HERE}:B"}), "got tests.schema.test_lock_file:No 1, which is not locked here"),
+        (
+            Moved({f"{HERE}:Linear": f"{HERE}:Pair"}),
+            "moved to tests.schema.test_lock_file:Pair, which another class is called",
+        ),
+        (Orphaned(f"{HERE}:Linear", 7, "x"), "Linear 7, which has the revisions 1 to 1"),
+    ],
+)
+def test_an_entry_that_does_not_fit_the_log_is_refused(entry: Any, message: str) -> None:
+    lock = locked(Linear).add(f"{HERE}:Pair", opened(Pair))
+    with pytest.raises(SchemaError, match=r"expected|moved") as caught:
+        lock.with_entry(entry)
+    assert message in str(caught.value)
+
+
+def test_a_class_that_is_gone_leaves_its_name_to_another() -> None:
+    lock = locked(Linear).with_entry(Orphaned(f"{HERE}:Linear", None, "not trained any more"))
+    assert lock.lines == {}
+    again = lock.add(f"{HERE}:Linear", opened(Biased))
+    assert again.lines[f"{HERE}:Linear"].last == 1
+
+
+def test_changes_are_told_in_words() -> None:
+    @state
+    class Block:
+        up: Annotated[Linear, Dims(...)]
+        old: int
+        scale: float = 1.0
+
+    @state
+    class Later:
+        up: Annotated[Biased, Dims(d_in="d", d_out="d_out")]
+        new: list[Linear]
+        scale: float = field(default=2.0, static=True)
+
+    @state
+    class Through:
+        up: Annotated[Biased, Dims(...)]
+        old: int
+        scale: float = 1.0
+
+    assert changes(schema_of(Block), schema_of(Later)) == (
+        "up: Linear(d_in=d_in, d_out=d_out) -> Biased(d_in=d, d_out=d_out)",
+        "old: removed",
+        "scale: static now",
+        "scale: default 1.0 -> 2.0",
+        "new: added, list[Linear]",
+        "through Biased",
+    )
+    assert changes(schema_of(Block), schema_of(Through)) == ("through Biased",)
+    assert changes(schema_of(Block), schema_of(Block)) == ()
+
+
+def one(old: Any) -> Any:
+    return {**old, "scale": old["scale"] / 100}
+
+
+# fmt: off
+def other_words(state: "dict[str, float]", x: int = 1) -> "dict[str, float]":
+    return state
+
+
+def same(old: "dict[str, float]") -> "dict[str, float]":
+    """Says the same as `one`, in other words."""
+    return {
+        **old,  # all of it
+        'scale': old['scale'] / 100,
+    }
+
+
+def other(old: Any) -> Any:
+    return {**old, "scale": old["scale"] / 10}
+# fmt: on
+
+
+def test_a_function_is_known_by_what_it_does() -> None:
+    digests = [function_digest(function, "name") for function in (one, same, other, other_words)]
+    assert digests[0] == digests[1]
+    assert len({*digests}) == 3
+    # In every version of Python, or every lock would say that every migration was edited.
+    assert digests[0] == "sha256:5420746c69979a4bd505da74e99c530dcd833cf44728d65fe16c99be82d0a1d7"
+    assert function_digest(dict, "name") != function_digest(dict, "other")
+
+
+def test_moves_are_known_by_what_they_say() -> None:
+    rules = [Rule("a", "b"), Rule(("c", "d"), "e", axis=0)]
+    made = migration(Biased, 7, moves=rules)
+    assert made.digest == migration(Biased, 8, moves=list(rules)).digest
+    assert made.digest != migration(Biased, 9, moves=rules[:1]).digest
+    assert steps_of(f"{HERE}:Biased")[7].digest == made.digest
+    assert KeyMap.from_json(made.keymap.to_json()) == made.keymap
+
+
+def test_a_module_that_is_imported_again_registers_its_migrations_again() -> None:
+    for function in (one, one):
+        migration(Linear, 1)(function)
+    with pytest.raises(
+        SchemaError, match=r"migration\(Linear, 1\): there are two, in .*:one \(line \d+\) and .*:other "
+    ):
+        migration(Linear, 1)(other)
+
+
+def test_two_functions_of_one_name_are_two_where_code_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_modules, "generating", True)
+    migration(Linear, 2)(one)
+    with pytest.raises(SchemaError, match="there are two"):
+        migration(Linear, 2)(one)
+
+
+def test_the_json_is_one_field_a_line() -> None:
+    text = locked(Biased).to_text()
+    assert json.loads(text)["log"][0]["class"] == f"{HERE}:Linear"
+    assert [line.strip()[:14] for line in text.splitlines() if '"key"' in line] == ['{"key": "kerne', '{"key": "bias"']
