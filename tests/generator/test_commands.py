@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from treaty.generator import check, generate
-from treaty.generator._generate import read_modules
+from treaty.generator._modules import read_modules
 from treaty.generator._project import Project
 from treaty.schema import SchemaError, TreatyError
 

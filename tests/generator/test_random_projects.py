@@ -14,7 +14,8 @@ import pytest
 
 from tests.generator.random_schemas import modules
 from tests.generator.test_any_name import strict_errors
-from treaty.generator._generate import Module, text_of
+from treaty.generator._generate import text_of
+from treaty.generator._modules import Module
 from treaty.schema.ir_json import class_from_data
 
 COUNT = int(os.environ.get("TREATY_MODULES", "12"))

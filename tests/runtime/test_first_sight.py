@@ -17,7 +17,8 @@ from jax import Array
 from jaxtyping import Float32
 
 from treaty.generator import _worker, load
-from treaty.generator._generate import Module, text_of
+from treaty.generator._generate import text_of
+from treaty.generator._modules import Module
 from treaty.runtime import CodecError
 from treaty.schema import field, modules, state
 from treaty.schema.ir_json import class_from_data
