@@ -230,7 +230,7 @@ def little_memory_in_flight_gives_the_same(path: Path) -> None:
 def progress_is_shown_or_not(path: Path) -> None:
     for progress in (True, False, None):
         with redirect_stderr(StringIO()) as shown, pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TTY_COMPATIBLE", "1")  # rich draws nothing where it sees no terminal
+            patch.setenv("FORCE_COLOR", "1")  # rich draws nothing where it sees no terminal
             same(restore(path, Train, progress=progress), train())
         assert ("restore" in shown.getvalue()) is bool(progress)
 
