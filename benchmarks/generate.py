@@ -120,6 +120,6 @@ def _mypy(root: Path, module: str, cache: Path, quick: bool) -> tuple[float, str
     start = time.perf_counter()
     done = subprocess.run([*command, f"{module}_treaty.py"], cwd=root, check=False, capture_output=True, text=True)
     seconds = time.perf_counter() - start
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) or done.stderr:  # it ends with 1 also where it crashes
         raise RuntimeError(f"mypy did not run: {done.stdout}{done.stderr}")
     return seconds, done.stdout.strip().splitlines()[-1] if done.returncode else ""
