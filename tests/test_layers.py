@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.packages import Imports, module_imports, package_imports
+from tests.architecture.packages import Imports, module_imports, modules, package_imports
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ("schema", "generator", "generated", "runtime")
@@ -187,6 +187,15 @@ def test_generating_imports_no_jax_no_tensorstore_and_help_imports_nothing() -> 
 def test_inspecting_imports_no_jax_no_numpy_no_tensorstore_and_not_the_generator() -> None:
     heavy = {"jax", "jaxtyping", "numpy", "tensorstore", "treaty.generator", "msgpack"}
     assert not heavy & loaded_by("import treaty.runtime.commands.checkpoints")
+
+
+def test_no_module_of_a_format_is_imported_before_it_is_asked_for() -> None:
+    table = "from treaty.runtime.formats.table import FORMATS, format_meant"
+    formats = {name for name, path in modules().items() if "/formats/" in str(path) and path.name != "__init__.py"}
+    shared = {"treaty.runtime.formats.table", "treaty.runtime.formats.shared.format"}
+    assert loaded_by(f"{table}; format_meant('x.msgpack')") & formats == shared
+    asked = loaded_by(f"{table}; FORMATS['npz'].is_at('x')") & formats
+    assert asked == {*shared, "treaty.runtime.formats.npz.recognise"}
 
 
 def test_the_library_needs_no_optax() -> None:

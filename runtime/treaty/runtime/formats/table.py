@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError
 from treaty.runtime._storage.overtaken import Known, begin_again
 from treaty.runtime._storage.paths import AnyPath, local_path, path_or_url
-from treaty.runtime.formats.directory.format import FORMAT as DIRECTORY
-from treaty.runtime.formats.eformer.format import FORMAT as EFORMER
-from treaty.runtime.formats.msgpack.format import FORMAT as MSGPACK
-from treaty.runtime.formats.npz.format import FORMAT as NPZ
-from treaty.runtime.formats.orbax.format import FORMAT as ORBAX
-from treaty.runtime.formats.safetensors.format import FORMAT as SAFETENSORS
+from treaty.runtime.formats.directory import FORMAT as DIRECTORY
+from treaty.runtime.formats.eformer import FORMAT as EFORMER
+from treaty.runtime.formats.msgpack import FORMAT as MSGPACK
+from treaty.runtime.formats.npz import FORMAT as NPZ
+from treaty.runtime.formats.orbax import FORMAT as ORBAX
+from treaty.runtime.formats.safetensors import FORMAT as SAFETENSORS
 from treaty.runtime.formats.shared.format import Format
 from treaty.schema import TreatyError
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from treaty.runtime._errors import CorruptCheckpointError, show_keys
 from treaty.runtime._trees import MOST_LEVELS
 from treaty.runtime.formats import msgpack
-from treaty.runtime.formats.msgpack.format import begins_a_map
+from treaty.runtime.formats.msgpack.recognise import is_at
 
 AGGREGATE: Final = "checkpoint"
 _PLACEHOLDER: Final = "PLACEHOLDER://"
@@ -15,7 +15,7 @@ _PLACEHOLDER: Final = "PLACEHOLDER://"
 
 def is_aggregate(path: Path) -> bool:
     """Whether a file begins as a map of MessagePack does: other libraries have files of this name too."""
-    return path.is_file() and begins_a_map(str(path))
+    return is_at(str(path))
 
 
 def read_aggregate(item: Path) -> dict[tuple[str, ...], Any]:

@@ -1,7 +1,7 @@
 """What a format is: one object, made by its package and listed in `table`. Whoever has it can do everything with it.
 
-Nothing here, and nothing that the packages' `format` modules import, needs numpy, JAX or TensorStore: what does is
-imported when it is called, so that a look at one format loads no other.
+A package's `__init__` names its other modules as text, and `later` imports them when they are called: whoever saves
+or restores has all formats in the table, and loads the modules of one.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,18 +1,17 @@
-"""safetensors, as a format."""
+"""How safetensors are recognised, and which files are one checkpoint."""
 
 import os
 from contextlib import ExitStack
 from pathlib import Path
 
 from treaty.runtime._storage.overtaken import Known
-from treaty.runtime.formats.shared.format import Format, Owns, later
+from treaty.runtime.formats.shared.format import Owns
 
 SUFFIX = ".safetensors"
 INDEX = ".safetensors.index.json"
-_HERE = "treaty.runtime.formats.safetensors"
 
 
-def _is_at(path: str) -> bool:
+def is_at(path: str) -> bool:
     """A file or an index, or the folder of one; the index beside a name that is not there, too."""
     if not path.endswith((SUFFIX, INDEX)):
         if os.path.isdir(path):
@@ -34,38 +33,19 @@ def _has_header(path: str) -> bool:
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") <= os.path.getsize(path)
 
 
-def _look(path: str, held: ExitStack) -> Known:
+def look(path: str, held: ExitStack) -> Known:
     from treaty.runtime.formats.safetensors.members import file_at, known_safetensors
 
     return known_safetensors(file_at(path) or path, held)
 
 
-def _members(path: str) -> list[Path]:
-    from treaty.runtime.formats.safetensors.files import members
+def members(path: str) -> list[Path]:
+    from treaty.runtime.formats.safetensors import files
     from treaty.runtime.formats.safetensors.members import file_at
 
-    return members(Path(file_at(path) or path))
+    return files.members(Path(file_at(path) or path))
 
 
-def _owns(path: Path) -> list[Owns]:
-    names = {one.name for one in _members(str(path))}
+def owns(path: Path) -> list[Owns]:
+    names = {one.name for one in members(str(path))}
     return [lambda name: name in names]
-
-
-FORMAT = Format(
-    name="safetensors",
-    suffixes=(SUFFIX,),
-    is_at=_is_at,
-    look=_look,
-    open=later(f"{_HERE}.source:SafetensorsSource"),
-    write=later(f"{_HERE}.source:write_tree"),
-    keeps_schema=True,
-    takes=frozenset({"keymap", "max_shard_bytes", "metadata"}),
-    text_metadata=True,
-    members=_members,
-    replaces=later(f"{_HERE}.members:replaced_by"),
-    owns=_owns,
-    remove=later(f"{_HERE}.members:remove"),
-    hint=later(f"{_HERE}.members:hint"),
-    move=later(f"{_HERE}.members:move"),
-)

@@ -1,17 +1,15 @@
-"""Orbax checkpoints, as a format: an item, a step of items, or a CheckpointManager's directory of steps."""
+"""How Orbax checkpoints are recognised, and which files are theirs: an item, a step of items, or a CheckpointManager's directory of steps."""
 
 import os
 import re
 from pathlib import Path
 from typing import Final
 
-from treaty.runtime.formats.shared.format import Format, Owns, later
+from treaty.runtime.formats.shared.format import Owns
 from treaty.runtime.formats.shared.zarr_files import of_arrays
 
-_HERE = "treaty.runtime.formats.orbax"
 
-
-def _is_at(path: str) -> bool:
+def is_at(path: str) -> bool:
     if not os.path.isdir(path):
         return False
     from treaty.runtime.formats.orbax.find import looks_like_orbax
@@ -19,7 +17,7 @@ def _is_at(path: str) -> bool:
     return looks_like_orbax(Path(path))
 
 
-def _owns(path: Path) -> list[Owns]:
+def owns(path: Path) -> list[Owns]:
     from treaty.runtime.formats.orbax.find import COMMITTED, METADATA, STEP_METADATA, read_json
 
     if (path / METADATA).is_file():
@@ -32,26 +30,16 @@ def _owns(path: Path) -> list[Owns]:
 
 def _of_item(item: Path) -> Owns:
     """What is an item's own, in the step that it is of."""
-    owners = _owns(item)
+    owners = owns(item)
 
-    def owns(name: str) -> bool:
+    def of_item(name: str) -> bool:
         above, _, below = name.partition("/")
         return above == item.name and any(one(below) for one in owners)
 
-    return owns
+    return of_item
 
 
 _OWN: Final = (
     r"_METADATA|_CHECKPOINT_METADATA|commit_success\.txt|_strings\.json|_sharding|array_metadatas/process_[0-9]+"
     r"|(ocdbt\.process_[0-9]+/)?(manifest\.ocdbt|d/[0-9a-f]+)"
-)
-
-FORMAT = Format(
-    name="orbax",
-    suffixes=(),
-    is_at=_is_at,
-    look=later(f"{_HERE}.source:known_orbax"),
-    open=later(f"{_HERE}.source:OrbaxSource"),
-    write=later(f"{_HERE}.source:write_tree"),
-    owns=_owns,
 )
