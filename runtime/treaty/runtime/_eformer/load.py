@@ -8,7 +8,7 @@ from attrs import frozen
 from jax.sharding import Mesh
 
 from treaty.runtime._eformer.leaf_shardings import LeafPlace, Rules, places
-from treaty.runtime._eformer.manager import ArrayReader
+from treaty.runtime._eformer.manager import ArrayLoader
 from treaty.runtime._eformer.shard_reader import ShardReader
 from treaty.runtime._errors import MissingCheckpointError
 from treaty.runtime._process.uninterrupted import uninterrupted
@@ -26,7 +26,7 @@ _THREADS: Final = 8
 def tree_deserialize_leaves(
     checkpoint_dir: Directory,
     mesh: Mesh | None,
-    manager: ArrayReader | None = None,
+    manager: ArrayLoader | None = None,
     *,
     prefix: str | None = None,
     partition_rules: Rules | None = None,
@@ -73,7 +73,7 @@ def _section(store: Store, prefix: str | None) -> tuple[Entry, ...]:
 @frozen
 class _Batches:
     store: Store
-    manager: ArrayReader
+    manager: ArrayLoader
 
     def read(self, batch: Sequence[tuple[Entry, LeafPlace]], callback: Callable[[Any, str], Any] | None) -> list[Any]:
         on_host = iter(self._on_host([entry for entry, place in batch if place.sharding is None]))

@@ -10,7 +10,7 @@ from jax.experimental.array_serialization.serialization import GlobalAsyncCheckp
 _JAX: Final[Any] = GlobalAsyncCheckpointManager  # its constructor is untyped
 
 
-class ArrayWriter(Protocol):
+class ArraySaver(Protocol):
     """What a save calls."""
 
     def serialize(
@@ -24,7 +24,7 @@ class ArrayWriter(Protocol):
     def wait_until_finished(self) -> None: ...
 
 
-class ArrayReader(Protocol):
+class ArrayLoader(Protocol):
     """What a load calls."""
 
     def deserialize(
@@ -34,7 +34,7 @@ class ArrayReader(Protocol):
     def wait_until_finished(self) -> None: ...
 
 
-class Manager(ArrayWriter, ArrayReader, Protocol):
+class Manager(ArraySaver, ArrayLoader, Protocol):
     """The part of JAX's GlobalAsyncCheckpointManagerBase that is called here."""
 
 

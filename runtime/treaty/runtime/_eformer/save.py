@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from treaty.runtime._eformer.manager import ArrayWriter, default_manager
+from treaty.runtime._eformer.manager import ArraySaver, default_manager
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime.formats.eformer.index import Entry, Index, check_places
 from treaty.runtime.formats.eformer.leaf_kinds import on_host, to_array
@@ -19,7 +19,7 @@ from treaty.runtime.formats.eformer.store import Directory, Store, wrote
 def tree_serialize_leaves(
     checkpoint_dir: Directory,
     pytree: Any,
-    manager: ArrayWriter | None = None,
+    manager: ArraySaver | None = None,
     *,
     prefix: str | None = None,
     commit_callback: Callable[[], None] | None = None,

@@ -29,7 +29,7 @@ _SCALARS: Final = (int, bool, str, bytes, type(None))
 
 
 @attrs.frozen(eq=False)
-class Run:
+class AlikeRun:
     """Items `start` to `start + count` of a sequence: the first, and for each array in it those of all items in its place."""
 
     start: int
@@ -58,7 +58,7 @@ def attempt(work: Callable[[], _T]) -> _T:
         raise NotAlike from error
 
 
-def repeat_like(run: Run, first: Any = None) -> list[Any]:
+def repeat_like(run: AlikeRun, first: Any = None) -> list[Any]:
     """All items of a run: `first` (or what was made of it), and copies of it that hold the arrays of the others."""
     return _repeat(run.first if first is None else first, run.columns, run.count)
 
@@ -151,13 +151,13 @@ def _all_of(kind: type, many: Sequence[Any]) -> bool:
     return set(map(type, many)) == {kind}
 
 
-_sketch: ContextVar[dict[int, Run] | None] = ContextVar("_sketch", default=None)
-_known: ContextVar["_Known | None"] = ContextVar("_known", default=None)
+_sketch: ContextVar[dict[int, AlikeRun] | None] = ContextVar("_sketch", default=None)
+_known: ContextVar["_KnownRuns | None"] = ContextVar("_known", default=None)
 
 
 @attrs.frozen(eq=False)
-class _Known:
-    runs: Mapping[int, Sequence[Run]]
+class _KnownRuns:
+    runs: Mapping[int, Sequence[AlikeRun]]
     build: bool
     read: set[int]  # the runs of which all items were made
 
@@ -177,27 +177,27 @@ class Items(list[_T]):
         return iter(known.spell(self.state)) if known is not None and known.build else super().__iter__()
 
 
-def spell(items: list[Any], runs: Sequence[Run]) -> list[Any]:
+def spell(items: list[Any], runs: Sequence[AlikeRun]) -> list[Any]:
     """The items with those of runs in their places."""
     for run in runs:
         items[run.start : run.start + run.count] = repeat_like(run)
     return items
 
 
-def sketching(write: Callable[[], _T]) -> tuple[_T, dict[int, Run]]:
+def sketching(write: Callable[[], _T]) -> tuple[_T, dict[int, AlikeRun]]:
     """What `write` gives, with only the first of alike items written; and the runs, by the id of the sequence's dict."""
-    runs: dict[int, Run] = {}
+    runs: dict[int, AlikeRun] = {}
     return _within(_sketch, runs, write), runs
 
 
-def checking(runs: Mapping[int, Run], read: Callable[[], object]) -> None:
+def checking(runs: Mapping[int, AlikeRun], read: Callable[[], object]) -> None:
     """Run a reader for its checks alone: the first of alike items stands for the others."""
-    _within(_known, _Known({state: [run] for state, run in runs.items()}, False, set()), read)
+    _within(_known, _KnownRuns({state: [run] for state, run in runs.items()}, False, set()), read)
 
 
-def reading(runs: Mapping[int, Sequence[Run]], read: Callable[[], _T]) -> _T:
+def reading(runs: Mapping[int, Sequence[AlikeRun]], read: Callable[[], _T]) -> _T:
     """What `read` gives, of alike items only the first being read; NotAlike if some run was never asked for."""
-    known = _Known(runs, True, set())
+    known = _KnownRuns(runs, True, set())
     obj = _within(_known, known, read)
     if known.read != runs.keys():
         raise NotAlike
@@ -225,7 +225,7 @@ def write_each(items: Sequence[Any], write: Callable[[Any], Any] | None, keys: S
     else:
         state = dict.fromkeys(keys[: len(items)], first)
         by_id = {id(column[0]): column for column in columns.values()}
-        runs[id(state)] = Run(0, len(items), first, by_id, of=state)
+        runs[id(state)] = AlikeRun(0, len(items), first, by_id, of=state)
         return state
     finally:
         _sketch.reset(token)
@@ -272,7 +272,7 @@ def read_each(read: Callable[[Any], _T], items: list[Any]) -> list[_T]:
     return done + list(map(read, items[len(done) :]))
 
 
-def _others(read: Callable[[Any], _T], run: Run, first: _T) -> list[_T]:
+def _others(read: Callable[[Any], _T], run: AlikeRun, first: _T) -> list[_T]:
     try:
         return repeat_like(run, first)
     except NotAlike:  # what a reader made is not only a copy: a class's own `__init__` had a hand in it

@@ -14,7 +14,7 @@ import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, show_path
 from treaty.runtime._lazy import LazyArray, in_parts, pieces, release
-from treaty.runtime._state.alike import Run
+from treaty.runtime._state.alike import AlikeRun
 from treaty.runtime._trees import MAX_DEPTH
 from treaty.runtime.formats.msgpack.arrays import MOST_AXES, NUMBERS, PREFIX, Damaged, shown
 from treaty.runtime.formats.msgpack.encode import CHUNKED, COMPLEX, NDARRAY, SCALAR, HostArray
@@ -101,7 +101,7 @@ class _Decoder(RunReader):
     def mapping(self, count: int, at: int, depth: int) -> tuple[Any, int]:
         self.enter(count, 2, at, depth)
         state: dict[Any, Any] = {}
-        found: list[Run] = []
+        found: list[AlikeRun] = []
         # How many entries to read before looking for alike ones again: to look in vain costs time, and in a file that is
         # mapped it would bring all pages into memory.
         patience, most = (count, count) if self.lazy else (0, 4)

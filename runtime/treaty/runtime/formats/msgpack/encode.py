@@ -17,7 +17,7 @@ from attrs import frozen
 
 from treaty.runtime._errors import InvalidArgumentError, UnwritableArrayError
 from treaty.runtime._lazy import LazyArray
-from treaty.runtime._state.alike import Run, repeat_like
+from treaty.runtime._state.alike import AlikeRun, repeat_like
 from treaty.runtime._state.numbering import packed_index_keys
 from treaty.runtime._trees import MAX_DEPTH
 from treaty.runtime.formats.msgpack.join import join
@@ -37,7 +37,7 @@ def encode(
     tree: object,
     *,
     chunk_bytes: int = CHUNK_BYTES,
-    runs: Mapping[int, Run] | None = None,
+    runs: Mapping[int, AlikeRun] | None = None,
     as_flax: bool = False,
 ) -> list[Any]:
     """The bytes of a tree as constants and C-contiguous arrays in turn; `runs` marks dicts whose items are alike.
@@ -51,7 +51,7 @@ def encode(
 
 
 class _Encoder:
-    def __init__(self, chunk_bytes: int, runs: Mapping[int, Run], as_flax: bool) -> None:
+    def __init__(self, chunk_bytes: int, runs: Mapping[int, AlikeRun], as_flax: bool) -> None:
         self.out: list[Any] = []
         self.as_flax = as_flax
         self.depth = 0
@@ -139,7 +139,7 @@ class _Encoder:
             yield before + _key(str(index)) + array_head(NDARRAY, (count,), array.dtype), count
             before = b""
 
-    def run(self, state: dict[str, Any], run: Run) -> None:
+    def run(self, state: dict[str, Any], run: AlikeRun) -> None:
         """A dict whose items differ in their arrays only: encode the first, and repeat it with the others' arrays."""
         if any(column[0].nbytes > self.chunk_bytes for column in run.columns.values()):
             return self.mapping(dict(zip(state, repeat_like(run), strict=True)))

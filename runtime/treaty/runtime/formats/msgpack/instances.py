@@ -107,7 +107,7 @@ def _plain(codec: Codec[_T], obj: _T, chunk_bytes: int) -> list[Piece]:
 
 
 def _encoded(
-    codec: Codec[_T], state: Mapping[str, Any], chunk_bytes: int, runs: Mapping[int, alike.Run] | None = None
+    codec: Codec[_T], state: Mapping[str, Any], chunk_bytes: int, runs: Mapping[int, alike.AlikeRun] | None = None
 ) -> list[Piece]:
     try:
         return encode(state, chunk_bytes=chunk_bytes, runs=runs)

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._state.alike import Run, repeat_like, spell
+from treaty.runtime._state.alike import AlikeRun, repeat_like, spell
 from treaty.runtime._state.numbering import index_keys
 from treaty.runtime.formats.msgpack.arrays import MOST_AXES, ArrayReader, Damaged
 from treaty.runtime.formats.msgpack.encode import CHUNKED, HostArray
 
-Runs: TypeAlias = dict[int, list[Run]]  # by the id of the dict that holds them
+Runs: TypeAlias = dict[int, list[AlikeRun]]  # by the id of the dict that holds them
 
 FEWEST_ENTRIES: Final = 20  # in shorter maps all entries are as quick to read one by one
 _FEWEST_ALIKE: Final = 8  # shorter runs are not worth one; of "0" to "9" there are ten
@@ -36,7 +36,7 @@ class _Body:
     arrays: tuple[tuple[int, HostArray], ...]
 
 
-class _Block(NamedTuple):
+class _Stretch(NamedTuple):
     """Alike entries in a row whose keys are of one width, so that they are of one length."""
 
     at: int
@@ -79,7 +79,9 @@ class RunReader(ArrayReader):
         places = tuple((name, a, a + one.nbytes, one.shape, one.dtype) for name, (a, one) in named)
         self.maps[body.constants[0][1][:BEGINNING]] = _Map(body.size, constants, places)
 
-    def alike(self, state: dict[Any, Any], start: int, end: int, mark: int, count: int) -> tuple[int, int, list[Run]]:
+    def alike(
+        self, state: dict[Any, Any], start: int, end: int, mark: int, count: int
+    ) -> tuple[int, int, list[AlikeRun]]:
         """Read on while entries are like the last one, at start:end, but for the key's text and the data of arrays.
 
         Returns how many there are with that one, where they end, and a list with their run, empty where they are few or
@@ -91,29 +93,29 @@ class RunReader(ArrayReader):
         rows = 1 if body is None else self.rows(body, start, code & 31, most, known=1)
         if body is None or rows < _FEWEST_ALIKE:
             return rows, end, []
-        blocks = [_Block(start, code & 31, rows)]
-        keys = self.counted(body, blocks[0], index)
+        stretches = [_Stretch(start, code & 31, rows)]
+        keys = self.counted(body, stretches[0], index)
         if keys is None and rows < _FEWEST_SPELLED:
             return rows, end, []
         if keys is None:
-            keys, spelled = self.texts(body, blocks[0]), True
+            keys, spelled = self.texts(body, stretches[0]), True
         else:
-            keys, spelled = self.count_on(body, blocks, keys, index, count), self.runs is None
-        found = self.run(state, keys, body, blocks, spelled)
+            keys, spelled = self.count_on(body, stretches, keys, index, count), self.runs is None
+        found = self.run(state, keys, body, stretches, spelled)
         self.arrays[mark:] = [(start, start, None)]  # what holds a run is not repeated itself
-        return len(keys), _end(blocks[-1], body), found
+        return len(keys), _end(stretches[-1], body), found
 
-    def count_on(self, body: _Body, blocks: list[_Block], keys: list[str], index: int, count: int) -> list[str]:
+    def count_on(self, body: _Body, stretches: list[_Stretch], keys: list[str], index: int, count: int) -> list[str]:
         """Go on past "9" to "10": the same entries, with keys a byte longer."""
-        while index + len(keys) < count and index + len(keys) == 10 ** blocks[-1].width:
-            at, width = _end(blocks[-1], body), blocks[-1].width + 1
+        while index + len(keys) < count and index + len(keys) == 10 ** stretches[-1].width:
+            at, width = _end(stretches[-1], body), stretches[-1].width + 1
             rows = self.rows(body, at, width, min(count, 10**width) - index - len(keys), known=0)
-            block = _Block(at, width, rows)
-            more = self.counted(body, block, index + len(keys)) if rows else None
+            stretch = _Stretch(at, width, rows)
+            more = self.counted(body, stretch, index + len(keys)) if rows else None
             if more is None:
                 break
             keys = keys + more
-            blocks.append(block)
+            stretches.append(stretch)
         return keys
 
     def most(self, start: int, width: int, index: int, count: int) -> int:
@@ -155,12 +157,12 @@ class RunReader(ArrayReader):
         return _first_other((bytewise == np.frombuffer(constant, _uint8)).all(axis=1), True)
 
     def run(
-        self, state: dict[Any, Any], keys: list[str], body: _Body, blocks: list[_Block], spelled: bool
-    ) -> list[Run]:
+        self, state: dict[Any, Any], keys: list[str], body: _Body, stretches: list[_Stretch], spelled: bool
+    ) -> list[AlikeRun]:
         """Enter alike entries, of which the first is there already, into the dict: spelled out, or as a run."""
         index, first = len(state) - 1, next(reversed(state.values()))
-        columns = {id(one): self.views(offset, body, blocks, one) for offset, one in body.arrays}
-        run = Run(index, len(keys), first, columns, of=state)
+        columns = {id(one): self.views(offset, body, stretches, one) for offset, one in body.arrays}
+        run = AlikeRun(index, len(keys), first, columns, of=state)
         if spelled:
             state.update(zip(keys, repeat_like(run), strict=True))
         elif index:
@@ -170,20 +172,20 @@ class RunReader(ArrayReader):
             state.update(_places(len(keys)))
             state[keys[0]] = first
         if len(state) != index + len(keys):
-            raise Damaged("expected each key once, got some again", blocks[0].at)
+            raise Damaged("expected each key once, got some again", stretches[0].at)
         return [] if spelled else [run]
 
-    def counted(self, body: _Body, block: _Block, index: int) -> list[str] | None:
-        """The keys of a block, if they count on from `index`."""
-        expected, joined = _counted_keys(index, block.rows)
-        if len(expected[0]) != block.width or len(expected[-1]) != block.width:
+    def counted(self, body: _Body, stretch: _Stretch, index: int) -> list[str] | None:
+        """The keys of a stretch, if they count on from `index`."""
+        expected, joined = _counted_keys(index, stretch.rows)
+        if len(expected[0]) != stretch.width or len(expected[-1]) != stretch.width:
             return None  # "9", "10" would pass for "91" and "0…"
-        column = self.column(block.at + 1, _stride(block, body), block.rows, np.dtype(f"V{block.width}"), ())
+        column = self.column(stretch.at + 1, _stride(stretch, body), stretch.rows, np.dtype(f"V{stretch.width}"), ())
         return expected if column.tobytes() == joined else None
 
-    def texts(self, body: _Body, block: _Block) -> list[str]:
-        starts = range(block.at + 1, _end(block, body) + 1, _stride(block, body))
-        return [self.text(start, block.width)[0] for start in starts[: block.rows]]
+    def texts(self, body: _Body, stretch: _Stretch) -> list[str]:
+        starts = range(stretch.at + 1, _end(stretch, body) + 1, _stride(stretch, body))
+        return [self.text(start, stretch.width)[0] for start in starts[: stretch.rows]]
 
     def column(self, at: int, stride: int, rows: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> HostArray:
         """Arrays of one shape whose data begins `stride` bytes after that of the one before, as rows of one array."""
@@ -192,14 +194,14 @@ class RunReader(ArrayReader):
             strides.insert(0, strides[0] * length)
         return np.ndarray((rows, *shape), dtype, self.view, at, (stride, *strides[: len(shape)]))
 
-    def views(self, offset: int, body: _Body, blocks: list[_Block], first: Any) -> list[HostArray]:
+    def views(self, offset: int, body: _Body, stretches: list[_Stretch], first: Any) -> list[HostArray]:
         if not first.size:  # beside the 0, its other lengths times the rows could be over numpy's limit
-            return [first] * sum(block.rows for block in blocks)
+            return [first] * sum(stretch.rows for stretch in stretches)
         found: list[HostArray] = []
-        for block in blocks:
+        for stretch in stretches:
             shape = first.shape or (1,)
-            start = block.at + 1 + block.width + offset
-            column = self.column(start, _stride(block, body), block.rows, first.dtype, shape)
+            start = stretch.at + 1 + stretch.width + offset
+            column = self.column(start, _stride(stretch, body), stretch.rows, first.dtype, shape)
             found.extend(column if first.shape else (one.reshape(()) for one in column))
         found[0] = first
         return found
@@ -228,12 +230,12 @@ def _length(constant: tuple[int, bytes]) -> int:
     return len(constant[1])
 
 
-def _stride(block: _Block, body: _Body) -> int:
-    return 1 + block.width + body.size
+def _stride(stretch: _Stretch, body: _Body) -> int:
+    return 1 + stretch.width + body.size
 
 
-def _end(block: _Block, body: _Body) -> int:
-    return block.at + block.rows * _stride(block, body)
+def _end(stretch: _Stretch, body: _Body) -> int:
+    return stretch.at + stretch.rows * _stride(stretch, body)
 
 
 def _first_other(column: HostArray, value: int) -> int:

@@ -56,7 +56,7 @@ class Columns(NamedTuple):
         return dict(zip(self.names, arrays, strict=True))
 
 
-class _Stored(NamedTuple):
+class _TensorEntry(NamedTuple):
     """A tensor as the file has it: dtype by the format's name, and which bytes of the data."""
 
     dtype: str
@@ -182,7 +182,7 @@ def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _stored(name: str, fields: Any) -> _Stored:
+def _stored(name: str, fields: Any) -> _TensorEntry:
     if not isinstance(fields, dict) or not fields.keys() >= _FIELDS:
         raise CorruptCheckpointError(f"expected dtype, shape and data_offsets, got something else at {name!r}")
     dtype, shape, place = fields["dtype"], fields["shape"], fields["data_offsets"]
@@ -199,7 +199,7 @@ def _stored(name: str, fields: Any) -> _Stored:
         raise CorruptCheckpointError(
             f"expected {needed} bytes for {dtype}{_short(shape)}, got {end - start} at {name!r}"
         )
-    return _Stored(dtype, tuple(shape), start, end)
+    return _TensorEntry(dtype, tuple(shape), start, end)
 
 
 def _is_place(place: Any) -> bool:
@@ -220,7 +220,7 @@ def _count(shape: Any) -> int | None:
     return 0 if 0 in shape else count
 
 
-def _check_places(tensors: Mapping[str, _Stored], size: int) -> None:
+def _check_places(tensors: Mapping[str, _TensorEntry], size: int) -> None:
     end = 0
     for one in sorted(tensors.values(), key=attrgetter("start", "end")):
         if one.start != end:
