@@ -7,7 +7,8 @@ from typing import Any, Final
 from treaty.runtime._process.forks import check_readable
 from treaty.runtime._process.team import PATIENCE, Team, team
 from treaty.runtime._save.background import SaveHandle
-from treaty.runtime._save.check import Checked, checked, codec_for
+from treaty.runtime._save.check import Checked, checked
+from treaty.runtime._state.registry import codec_for
 from treaty.runtime._storage.paths import AnyPath, local_path, path_or_url
 from treaty.runtime.formats.shared.format import Format, Writing
 from treaty.runtime.formats.table import DEFAULT, FORMATS, format_meant

@@ -147,7 +147,7 @@ def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], passed: "
     left, right = leaves(expected), leaves(found)
     alike = [path for path, leaf in left.items() if path in right and describe(leaf) == describe(right[path])]
     is_same = _is_same if passed is None else passed.is_same
-    found_same = in_threads(_THREADS, "treaty-compare", lambda path: is_same(path, left[path], right[path]), alike)
+    found_same = in_threads("treaty-compare", lambda path: is_same(path, left[path], right[path]), alike, _THREADS)
     same = dict(zip(alike, found_same, strict=True))
     problems = [
         f"expected nothing, got {describe(right[path])} at {show_keys(path)}" for path in right if path not in left

@@ -1,7 +1,7 @@
 """Restore a tree from eformer's layout: everything that can be known to be wrong is found before data is read."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import jax
 from attrs import frozen
@@ -19,8 +19,6 @@ from treaty.runtime.formats.eformer.index_name import INDEX
 from treaty.runtime.formats.eformer.leaf_kinds import Array, from_array
 from treaty.runtime.formats.eformer.store import Directory, Store, naming
 from treaty.runtime.formats.shared.stored_arrays import stored_array
-
-_THREADS: Final = 8
 
 
 def tree_deserialize_leaves(
@@ -96,7 +94,7 @@ class _Batches:
             with naming(pair[0]):
                 return stored_array(pair[1], lambda reading: reading()).read()
 
-        return in_threads(_THREADS, "treaty-read", read, zip(entries, self.store.open(entries), strict=True))
+        return in_threads("treaty-read", read, zip(entries, self.store.open(entries), strict=True))
 
     def _on_device(self, leaves: Sequence[tuple[Entry, jax.sharding.Sharding]]) -> Sequence[Array]:
         if not leaves:

@@ -44,4 +44,4 @@ class ShardReader:
 
 @uninterrupted
 def _run(jobs: Sequence[Job]) -> None:
-    in_threads(8, "treaty-read", lambda job: job.run(), jobs)
+    in_threads("treaty-read", lambda job: job.run(), jobs)

@@ -4,10 +4,11 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from treaty.runtime._process.uninterrupted import Latch, Stopped, Task, doing, task_of_this_thread
 
+THREADS: Final = 8  # more than there may be processors: they wait
 Job = Callable[[], None]
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -111,7 +112,7 @@ class Workers:
             self._task.go_on()
 
 
-def in_threads(count: int, name: str, function: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+def in_threads(name: str, function: Callable[[_T], _R], items: Iterable[_T], count: int = THREADS) -> list[_R]:
     """The function's results for all items, in order; the first failure is raised when nothing is under way any more."""
     with Workers(count, name) as workers:
         waiting = [workers.begin(partial(function, item)) for item in items]

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from treaty.runtime._keymaps.apply import to_stored
 from treaty.runtime._save.revision import as_revision, revisions_written
-from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance
+from treaty.runtime._state.registry import codec_for
 from treaty.runtime._state.state_dict import check_state, write_state
 from treaty.runtime._trees import Path, nest_named
 from treaty.schema import Schema, ir
@@ -23,11 +23,6 @@ class Checked:
     schema: Schema | None
     ordered: Collection[Path]  # its dicts whose order counts
     revisions: Mapping[str, int] = MappingProxyType({})  # of its classes, by symbol
-
-
-def codec_for(state: object, cls: Any) -> Codec[Any]:
-    """`cls` names the generic alias where the class of the state alone does not say it."""
-    return codec_of_instance(state) if cls is None else codec_of_class(cls)
 
 
 def checked(state: object, cls: Any = None, keymap: KeyMap | None = None, revision: int | None = None) -> Checked:

@@ -75,6 +75,11 @@ def codec_of(target: Any) -> Codec[Any]:
     return codec_of_class(target) if is_class(target) else codec_of_instance(target)
 
 
+def codec_for(obj: object, cls: Any) -> Codec[Any]:
+    """The codec of an instance, or of `cls`, the generic alias, where the class of the instance alone does not say it."""
+    return codec_of_instance(obj) if cls is None else codec_of_class(cls)
+
+
 def codec_of_class(cls: Any) -> Codec[Any]:
     """The codec of a class or generic alias; imports its generated module where needed."""
     try:

@@ -11,7 +11,7 @@ from treaty.runtime._state import template as templates
 from treaty.runtime._state.arrays import collect, keep_on_host, place_each, placed, transfer
 from treaty.runtime._state.explain import explain as walk
 from treaty.runtime._state.explain_value import explain_value
-from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance, is_class
+from treaty.runtime._state.registry import Codec, codec_for, codec_of_class, codec_of_instance, is_class
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
@@ -24,7 +24,7 @@ def to_state_dict(obj: object, cls: Any = None) -> dict[str, Any]:
     Leaves are what they were, right or wrong; a container or class other than the declared one, which would come back
     as that, is refused. `cls` names the generic alias where the class of `obj` alone does not say it.
     """
-    return write_state(codec_of_instance(obj) if cls is None else codec_of_class(cls), obj)
+    return write_state(codec_for(obj, cls), obj)
 
 
 def write_state(codec: Codec[_T], obj: _T) -> dict[str, Any]:

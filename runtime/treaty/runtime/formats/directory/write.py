@@ -30,7 +30,7 @@ from treaty.runtime.formats.directory.manifest import File, Leaf, Manifest
 from treaty.runtime.formats.directory.places import Place
 from treaty.runtime.formats.directory.plan import Pack, Piece, Plan, chunks_of, on_host, sum_of, sums_of
 from treaty.runtime.formats.directory.remote import context, wait_for
-from treaty.runtime.formats.directory.write_queue import IN_FLIGHT, WriteQueue
+from treaty.runtime.formats.directory.write_queue import IN_FLIGHT, FileQueue
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import BY_NAME
 
@@ -145,7 +145,7 @@ def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[Sums, t
         kvstore = _inside(place, data)
         files = tuple(_write_pack(kvstore, pack, plan, writes) for pack in plan.packs)
         for name, content in metadata_files(plan.leaves):
-            writes.add(kvstore.write(name, content), name, len(content), name)
+            writes.write(kvstore.write(name, content), name, len(content), name)
             sizes[name] = len(content)
     return sums, files, sizes
 
@@ -160,15 +160,15 @@ def _write_part(place: Place, data: str, plan: Plan, values: Mapping[str, Any], 
             team.check()
         content = json.dumps({"sums": sums, "alike": alike, **values}).encode()
         name = _part(team.index)
-        writes.add(_inside(place, data).write(name, content), name, len(content), "its checksums")
+        writes.write(_inside(place, data).write(name, content), name, len(content), "its checksums")
 
 
-def _writes(place: Place, data: str, plan: Plan) -> WriteQueue:
+def _writes(place: Place, data: str, plan: Plan) -> FileQueue:
     is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
-    return WriteQueue(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT)
+    return FileQueue(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT)
 
 
-def _write_pieces(place: Place, data: str, plan: Plan, writes: WriteQueue, team: Team) -> Sums:
+def _write_pieces(place: Place, data: str, plan: Plan, writes: FileQueue, team: Team) -> Sums:
     sums: Sums = {}
     stores: dict[int, ts.TensorStore] = {}
     for piece in plan.pieces:
@@ -190,7 +190,7 @@ def _parts(piece: Piece, leaf: Leaf) -> Iterator[Piece]:
         yield evolve(piece, start=start, source=part)
 
 
-def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: WriteQueue, sums: dict[int, str]) -> None:
+def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: FileQueue, sums: dict[int, str]) -> None:
     """Give the source to TensorStore as it is, chunk by chunk, and hash each while that writes."""
     assert leaf.dtype is not None
     is_known = BY_NAME[leaf.dtype].tensorstore is not None
@@ -200,18 +200,18 @@ def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: WriteQ
         box = tuple(slice(first, first + size) for first, size in zip(start, leaf.chunks, strict=True))
         source = part if is_known else part.view(np.uint8)
         future = store[box].write(source, can_reference_source_data_indefinitely=True)
-        writes.add(future, f"{piece.leaf}/{chunk_name(index)}", part.nbytes, what)
+        writes.write(future, f"{piece.leaf}/{chunk_name(index)}", part.nbytes, what)
         sums[chunk_number(leaf, start)] = sum_of(part)
 
 
-def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, writes: WriteQueue) -> File:
+def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, writes: FileQueue) -> File:
     leaves = {str(number): on_host(value) for number, value in pack.leaves.items()}
     try:
         content = msgpack.pack(leaves)
     except (TypeError, ValueError, OverflowError) as error:
         paths = ", ".join(show_keys(plan.leaves[number].path) for number in list(pack.leaves)[:8])
         raise TreatyError(f"expected values that MessagePack holds, got {error} among {paths}") from error
-    writes.add(kvstore.write(pack.name, content), pack.name, len(content), pack.name)
+    writes.write(kvstore.write(pack.name, content), pack.name, len(content), pack.name)
     return File(pack.name, len(content), checksum(content))
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, overload
 
 from treaty.runtime._state import alike
 from treaty.runtime._state.arrays import check, keep_on_host
-from treaty.runtime._state.registry import Codec, codec_of_class, codec_of_instance, is_class
+from treaty.runtime._state.registry import Codec, codec_for, codec_of, is_class
 from treaty.runtime._state.state_dict import Into, check_arguments, check_state, from_state_dict, write_state
 from treaty.runtime._state.template import has_untyped, same_shapes
 from treaty.runtime._storage.files import write_pieces
@@ -29,7 +29,7 @@ def to_bytes(obj: object, cls: Any = None) -> bytes:
 
 
 def join_pieces(obj: object, cls: Any = None, chunk_bytes: int = CHUNK_BYTES) -> bytes:
-    codec = codec_of_instance(obj) if cls is None else codec_of_class(cls)
+    codec = codec_for(obj, cls)
     try:
         return alike.attempt(lambda: join(_sketched(codec, obj, chunk_bytes)))
     except alike.NotAlike:
@@ -63,7 +63,7 @@ def from_bytes(target: Any, data: Any, *, dims: Mapping[str, int] | None = None,
 def _read_alike(target: Any, state: Any, runs: Runs, dims: Mapping[str, int]) -> Any:
     """`from_state_dict` of a state with runs, without explanations."""
     is_template = not is_class(target)
-    codec = codec_of_instance(target) if is_template else codec_of_class(target)
+    codec = codec_of(target)
     check_arguments(codec, dims, "numpy")
     if is_template and has_untyped(codec.schema):  # the template says what becomes of each item
         raise alike.NotAlike

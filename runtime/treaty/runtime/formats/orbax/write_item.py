@@ -6,9 +6,9 @@ import os
 import secrets
 import shutil
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ import tensorstore as ts
 from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path, storing
 from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Start, by_bands, chunk_of
 from treaty.runtime._process.forks import use_tensorstore
-from treaty.runtime._process.uninterrupted import go_on, uninterrupted
+from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import in_threads
 from treaty.runtime._storage.clouds import failure
 from treaty.runtime._storage.directories import sync_directory
@@ -35,12 +35,12 @@ from treaty.runtime.formats.orbax.find import (
 )
 from treaty.runtime.formats.orbax.leaves import ItemLeaf
 from treaty.runtime.formats.orbax.read import FAILURES, KEY_IMPL
+from treaty.runtime.formats.shared.write_queue import WriteQueue
 from treaty.schema import TreatyError
 
 _CHUNK: Final = PIECE_BYTES  # of an array are stored, and can be read, as one: no piece is copied to make a chunk
 _SMALL: Final = 2**20  # bytes below which arrays share a commit
 _BATCH: Final = 64 * 2**20  # bytes that are being written, or wait for their commit
-_THREADS: Final = 8
 _LOCK: Final = ".__lock"  # the end of names of files that TensorStore is still writing
 _HANDLER: Final = "orbax.checkpoint._src.handlers.standard_checkpoint_handler.StandardCheckpointHandler"
 
@@ -100,58 +100,24 @@ def _write_arrays(directory: Path, leaves: Sequence[ItemLeaf]) -> None:
                 _commit(batch)
                 batch, held = ts.Transaction(), 0
     _commit(batch)
-    writes = _CommitQueue(directory / "d")
-    try:
+    hurry = partial(_start_writing, directory / "d", set())
+    with WriteQueue(_BATCH) as writes:
         for leaf in leaves:
             if leaf.value.nbytes >= _SMALL:
                 store = _opened(_spec(base, leaf) | {"open": True, "assume_metadata": True}, leaf, context, None)
                 for start, part in _parts(leaf):
-                    go_on()
                     box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
-                    writes.add(store[box].write(part, can_reference_source_data_indefinitely=True), part.nbytes, leaf)
-    finally:
-        writes.wait()
-    writes.raise_first()
+                    future = store[box].write(part, can_reference_source_data_indefinitely=True)
+                    writes.add(part.nbytes, partial(_wait_for, future, leaf), hurry)
 
 
-class _CommitQueue:
-    """Writes under way, few enough to bound memory. What is written is on its way to the disk while others follow."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._started: set[str] = set()
-        self._pending: deque[tuple[Any, int, ItemLeaf]] = deque()
-        self._error: TreatyError | None = None
-
-    def add(self, future: Any, size: int, leaf: ItemLeaf) -> None:
-        self._pending.append((future, size, leaf))
-        while sum(size for _, size, _ in self._pending) > _BATCH:
-            self._first()
-        self.raise_first()
-
-    def wait(self) -> None:
-        while self._pending:
-            self._first()
-
-    def raise_first(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _first(self) -> None:
-        future, _, leaf = self._pending.popleft()
-        try:
-            _wait_for(future, leaf)
-        except TreatyError as error:
-            self._error = self._error or error
-        else:
-            self._start_writing()
-
-    def _start_writing(self) -> None:
-        for entry in os.scandir(self._directory):
-            if entry.name not in self._started and not entry.name.endswith(_LOCK):
-                self._started.add(entry.name)
-                with suppress(FileNotFoundError), open(entry.path, "rb") as file:
-                    start_writing(file.fileno(), 0, 0)
+def _start_writing(directory: Path, started: set[str]) -> None:
+    """What is written is on its way to the disk while others follow."""
+    for entry in os.scandir(directory):
+        if entry.name not in started and not entry.name.endswith(_LOCK):
+            started.add(entry.name)
+            with suppress(FileNotFoundError), open(entry.path, "rb") as file:
+                start_writing(file.fileno(), 0, 0)
 
 
 def _wait_for(future: Any, leaf: ItemLeaf) -> None:
@@ -189,7 +155,7 @@ def _commit(batch: Any) -> None:
 def _sync(directory: Path) -> None:
     """Files by several threads, since each waits for the disk; then the directories that name them."""
     found = [(Path(folder), names) for folder, _, names in os.walk(directory)]
-    in_threads(_THREADS, "treaty-sync", sync_directory, [folder / name for folder, names in found for name in names])
+    in_threads("treaty-sync", sync_directory, [folder / name for folder, names in found for name in names])
     for folder, _ in reversed(found):
         sync_directory(folder)
 
