@@ -33,6 +33,7 @@ from treaty.runtime.formats.table import FORMATS, format_meant, format_named, lo
 from treaty.schema.keymap import KeyMap
 
 PathLike = str | os.PathLike[str]
+_IsSame = Callable[[tuple[str, ...], Any, Any], bool]
 
 _WORTH_A_THREAD: Final = 2**20  # bytes to hash
 _THREADS: Final = 2  # that compare: each holds a few pieces
@@ -136,17 +137,20 @@ def _write(
 
         def compare(source: Source) -> None:
             source.scratch = folder
-            check_equal(tree, source.settled(writing.schema), passed)
+            check_equal(tree, source.settled(writing.schema), passed.is_same)
 
         reading(written, compare, to.name)
     give_back_memory()
 
 
-def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], passed: "_Passed | None" = None) -> None:
+def check_equal(
+    expected: Mapping[str, Any],
+    found: Mapping[str, Any],
+    is_same: _IsSame = lambda _, leaf, found: same_bytes(leaf, found),
+) -> None:
     """Every leaf, to the last bit; of arrays that were seen on their way, by the checksum of then."""
     left, right = leaves(expected), leaves(found)
     alike = [path for path, leaf in left.items() if path in right and describe(leaf) == describe(right[path])]
-    is_same = _is_same if passed is None else passed.is_same
     found_same = in_threads("treaty-compare", lambda path: is_same(path, left[path], right[path]), alike, _THREADS)
     same = dict(zip(alike, found_same, strict=True))
     problems = [
@@ -162,10 +166,6 @@ def check_equal(expected: Mapping[str, Any], found: Mapping[str, Any], passed: "
             problems.append(f"expected {describe(leaf)} as in the source, got other contents at {show_keys(path)}")
     if problems:
         raise ConversionError(problems)
-
-
-def _is_same(path: tuple[str, ...], leaf: Any, found: Any) -> bool:
-    return same_bytes(leaf, found)
 
 
 class _Passed:

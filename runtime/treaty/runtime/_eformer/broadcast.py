@@ -5,13 +5,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Sharding
 
 from treaty.runtime._errors import InvalidArgumentError
-from treaty.runtime._state.arrays import write_key
+from treaty.runtime._state.arrays import is_key, write_key
 from treaty.runtime._state.sizes import estimate_array_nbytes
 
 
@@ -22,7 +21,7 @@ def broadcast_tensor(tensor: Any, memory_limit_bytes: int, target_sharding: Shar
     """
     if memory_limit_bytes < 1:
         raise InvalidArgumentError(f"expected a memory limit of 1 byte or more, got {memory_limit_bytes}")
-    if jnp.issubdtype(tensor.dtype, jax.dtypes.prng_key):
+    if is_key(tensor):
         key = write_key(tensor)
         words = broadcast_tensor(key["data"], memory_limit_bytes, target_sharding)
         return cast(jax.Array, jax.random.wrap_key_data(words, impl=key["impl"]))

@@ -10,12 +10,10 @@ from jax.sharding import Mesh
 from treaty.runtime._eformer.leaf_shardings import LeafPlace, Rules, places
 from treaty.runtime._eformer.manager import ArrayLoader
 from treaty.runtime._eformer.shard_reader import ShardReader
-from treaty.runtime._errors import MissingCheckpointError
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import in_threads
 from treaty.runtime._storage.overtaken import begin_again
 from treaty.runtime.formats.eformer.index import Entry, nested
-from treaty.runtime.formats.eformer.index_name import INDEX
 from treaty.runtime.formats.eformer.leaf_kinds import Array, from_array
 from treaty.runtime.formats.eformer.store import Directory, Store, naming
 from treaty.runtime.formats.shared.stored_arrays import stored_array
@@ -57,12 +55,7 @@ def tree_deserialize_leaves(
 
 def _section(store: Store, prefix: str | None) -> tuple[Entry, ...]:
     """The entries of a tree, each of which fits its array."""
-    index = store.read_index()
-    if index is None:
-        raise MissingCheckpointError(
-            f"expected {INDEX}, got none in {store.where}: not a checkpoint, or one never finished"
-        )
-    entries = index.section(prefix)
+    entries = store.require_index().section(prefix)
     nested(entries, entries)
     store.open(entries)
     return entries

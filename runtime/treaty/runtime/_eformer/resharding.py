@@ -10,7 +10,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Shard
 
 from treaty.runtime._eformer.dtype_names import AnyDType, dtype_named
 from treaty.runtime._errors import InvalidArgumentError
-from treaty.runtime._state.arrays import write_key
+from treaty.runtime._state.arrays import is_key, write_key
 
 _T = TypeVar("_T")
 _spec: Any = PartitionSpec  # untyped in JAX
@@ -38,7 +38,7 @@ def _move(leaf: Any, target: Sharding | PartitionSpec) -> Any:
     if sharding.is_fully_addressable or not getattr(leaf, "is_fully_addressable", True):
         return jax.device_put(leaf, sharding)
     # From one process to a mesh of several JAX takes host values only, and sees to it that they agree.
-    if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key):
+    if is_key(leaf):
         key = write_key(leaf)
         return jax.random.wrap_key_data(jax.device_put(np.asarray(key["data"]), sharding), impl=key["impl"])
     return jax.device_put(np.asarray(leaf), sharding)

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from treaty.runtime._errors import show_path
 from treaty.runtime._flax.paths import Names, error_path
 from treaty.runtime._flax.registry import is_serializable
 from treaty.runtime._flax.write import to_state_dict
+from treaty.runtime._state.arrays import is_key
 from treaty.runtime.formats import msgpack
 
 
@@ -56,7 +56,7 @@ def _issue(leaf: Any) -> str:
     if isinstance(leaf, jax.Array):
         if not leaf.is_fully_addressable and not leaf.is_fully_replicated:
             return "Non-addressable array"
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if is_key(leaf):
             return "Typed PRNG key: store jax.random.key_data of it"
         return ""
     sample = leaf.reshape(-1)[:0] if isinstance(leaf, np.ndarray) else leaf

@@ -10,16 +10,21 @@ from treaty.runtime._state.arrays import Misfit
 _T = TypeVar("_T")
 
 
-def boolean(value: object) -> bool:
-    if type(value) is not bool:
-        raise Misfit
-    return value
+def _exactly(kind: type[_T]) -> Callable[[object], _T]:
+    """The check of a value of just this type: True is not an int."""
+
+    def check(value: Any) -> Any:
+        if type(value) is not kind:
+            raise Misfit
+        return value
+
+    return check
 
 
-def integer(value: object) -> int:
-    if type(value) is not int:
-        raise Misfit
-    return value
+boolean = _exactly(bool)
+integer = _exactly(int)
+text = _exactly(str)
+binary = _exactly(bytes)
 
 
 def floating(value: object) -> float:
@@ -33,18 +38,6 @@ def floating(value: object) -> float:
 
 def complex_number(value: object) -> complex:
     return value if type(value) is complex else complex(floating(value))
-
-
-def text(value: object) -> str:
-    if type(value) is not str:
-        raise Misfit
-    return value
-
-
-def binary(value: object) -> bytes:
-    if type(value) is not bytes:
-        raise Misfit
-    return value
 
 
 def none(value: _T) -> _T:

@@ -4,8 +4,9 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+
+from treaty.runtime._state.arrays import is_key
 
 
 def estimate_array_nbytes(array: Any) -> int:
@@ -13,7 +14,7 @@ def estimate_array_nbytes(array: Any) -> int:
     if not hasattr(array, "dtype"):
         array = np.asarray(array)
         return int(array.size * jax.dtypes.canonicalize_dtype(array.dtype).itemsize)
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if is_key(array):
         array = jax.eval_shape(jax.random.key_data, array)
     size: int = math.prod(array.shape) * array.dtype.itemsize
     return size

@@ -2,7 +2,7 @@
 
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime.formats.directory.manifest import DATA, parse_contents
-from treaty.runtime.formats.directory.places import Place, committed
+from treaty.runtime.formats.directory.places import committed
 from treaty.runtime.formats.directory.presence import require_files
 from treaty.runtime.formats.shared.outcomes import Inspection
 
@@ -10,11 +10,7 @@ from treaty.runtime.formats.shared.outcomes import Inspection
 def inspect_known(path: str, known: Known) -> Inspection:
     """Read the manifest of a directory checkpoint; of other files it is seen that they are there, in full length."""
     place, content = known.seen
-    return _inspect(place, committed(place, content))
-
-
-def _inspect(place: Place, content: bytes) -> Inspection:
-    found = parse_contents(content, place.where)
+    found = parse_contents(committed(place, content), place.where)
     data = found.parser.matching(found.data["data"], DATA, "data")
     require_files(place, data, found.files, found.leaves)
     schema, digest = found.data["schema"], found.data["digest"]

@@ -7,8 +7,8 @@ from treaty.runtime._process.progress import progress_bar
 from treaty.runtime._state.explain import explain
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import nest, struct
-from treaty.runtime.formats.directory.manifest import Manifest, parse
-from treaty.runtime.formats.directory.places import Place, committed
+from treaty.runtime.formats.directory.manifest import parse
+from treaty.runtime.formats.directory.places import committed
 from treaty.runtime.formats.directory.presence import corrupt
 from treaty.runtime.formats.directory.read import NUMPY, CheckpointReader
 from treaty.runtime.formats.shared.outcomes import Verified
@@ -17,10 +17,7 @@ from treaty.runtime.formats.shared.outcomes import Verified
 def verify_known(path: str, known: Known, progress: bool | None) -> Verified:
     """Read a directory checkpoint in full; a CorruptCheckpointError lists what is wrong, by leaf."""
     place, content = known.seen
-    return _verify(place, parse(committed(place, content), place.where), progress)
-
-
-def _verify(place: Place, manifest: Manifest, progress: bool | None) -> Verified:
+    manifest = parse(committed(place, content), place.where)
     total = sum(leaf.nbytes for leaf in manifest.leaves)
     with progress_bar("verify", total, progress) as advance:
         reader = CheckpointReader(place, manifest)

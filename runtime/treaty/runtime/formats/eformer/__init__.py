@@ -1,6 +1,10 @@
 """eformer's layout: an array of zarr a leaf, and an index."""
 
+from typing import Final
+
 from treaty.runtime.formats.shared.format import Format, later
+
+INDEX: Final = "tensorstore_index.json"
 
 FORMAT = Format(
     name="eformer",

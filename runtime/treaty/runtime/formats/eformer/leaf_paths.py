@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey
 
-from treaty.runtime.formats.eformer.index_name import INDEX
+from treaty.runtime.formats.eformer import INDEX
 
 Keys = tuple[str, ...]
 

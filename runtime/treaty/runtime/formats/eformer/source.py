@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import tensorstore as ts
 
-from treaty.runtime._errors import CorruptCheckpointError, LeafError, MissingCheckpointError, show_keys
-from treaty.runtime._lazy import LazyArray, by_bands, chunk_of
+from treaty.runtime._errors import CorruptCheckpointError, LeafError, show_keys
+from treaty.runtime._lazy import LazyArray, Part, by_bands, chunk_of
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._restore.source import Source
 from treaty.runtime._storage.claimed_sizes import missing_chunk
@@ -17,7 +17,6 @@ from treaty.runtime._storage.directories import sizes_below
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import check_depth, flatten
 from treaty.runtime.formats.eformer.index import Entry, Index, check_places, nested
-from treaty.runtime.formats.eformer.index_name import INDEX
 from treaty.runtime.formats.eformer.leaf_kinds import from_array, to_array
 from treaty.runtime.formats.eformer.store import Store, naming, wrote
 from treaty.runtime.formats.shared.format import Writing
@@ -37,12 +36,7 @@ class EformerSource(Source):
     def __init__(self, path: str, known: Known | None = None) -> None:
         super().__init__(path)
         self._store = Store.at(path)
-        index = self._store.read_index()
-        if index is None:
-            raise MissingCheckpointError(
-                f"expected {INDEX}, got none in {path}: not a checkpoint, or one never finished"
-            )
-        self._index = index
+        self._index = self._store.require_index()
 
     def whole(self, schema: Schema | None) -> Any:
         index = self._index
@@ -113,8 +107,7 @@ def _write_in_chunks(store: Store, entry: Entry, array: LazyArray) -> None:
         target = ts.open({**store.spec(entry), "dtype": entry.dtype, "metadata": metadata}, create=True).result()
         for start, part in by_bands(array, chunks):
             go_on()
-            box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
-            target[box].write(part).result()
+            target[Part(start, part).box].write(part).result()
 
 
 def _section(store: Store, entries: tuple[Entry, ...]) -> Any:

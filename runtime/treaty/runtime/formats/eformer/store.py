@@ -11,15 +11,15 @@ import numpy as np
 import tensorstore as ts
 from attrs import frozen
 
-from treaty.runtime._errors import CorruptCheckpointError, LeafError, cannot
+from treaty.runtime._errors import CorruptCheckpointError, LeafError, MissingCheckpointError, cannot
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._storage.claimed_sizes import bad_chunks
 from treaty.runtime._storage.clouds import failure, is_of_storage, reason, spec_of
 from treaty.runtime._storage.directories import make_directory, sync_directory
 from treaty.runtime._storage.overtaken import Known, held_directory, mark, still
 from treaty.runtime._storage.paths import for_tensorstore, path_or_url
+from treaty.runtime.formats.eformer import INDEX
 from treaty.runtime.formats.eformer.index import Entry, Index, parse, render
-from treaty.runtime.formats.eformer.index_name import INDEX
 from treaty.schema import TreatyError
 
 Directory = str | os.PathLike[str]
@@ -50,6 +50,14 @@ class Store:
 
     def read_index(self) -> Index | None:
         return self._index(self._kv())[0]
+
+    def require_index(self) -> Index:
+        index = self.read_index()
+        if index is None:
+            raise MissingCheckpointError(
+                f"expected {INDEX}, got none in {self.where}: not a checkpoint, or one never finished"
+            )
+        return index
 
     def change_index(self, change: Callable[[Index], Index]) -> None:
         """Read, change, write; again if someone else wrote in between."""

@@ -9,15 +9,13 @@ member's own name, where readers of old look for nothing, `dtypes` has the note 
 import json
 from typing import Any, Final
 
-import jax
-import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, NewerFormatError, show_path
 from treaty.runtime._lazy import LazyArray, MaybeScalar, viewed
 from treaty.runtime._restore.source import Source
-from treaty.runtime._state.arrays import write_key
+from treaty.runtime._state.arrays import is_key, write_key
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import check_depth, flatten, insert, is_stored_array, map_leaves
 from treaty.runtime.formats.npz.archive import read_archive, write_archive
@@ -92,8 +90,7 @@ def write_tree(path: str, tree: dict[str, Any], writing: Writing) -> None:
 
 def _words(leaf: Any) -> Any:
     """A typed PRNG key, in a tree that no class describes, in the form of state dicts."""
-    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return write_key(leaf) if is_key else leaf
+    return write_key(leaf) if is_key(leaf) else leaf
 
 
 def _as_saved(leaf: Any) -> Any:

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias, assert_never
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from attrs import frozen
 
 from treaty.runtime._errors import InvalidArgumentError, show_path
 from treaty.runtime._save.check import checked
+from treaty.runtime._state.arrays import is_key
 from treaty.runtime._trees import check_depth, is_stored_array
 from treaty.schema import Schema, ir
 from treaty.schema._declare import state_options
@@ -111,7 +111,7 @@ def _leaf(value: Any, keys: _Keys) -> ItemLeaf:
         return ItemLeaf(keys, "None")
     if type(value) is str:
         return ItemLeaf(keys, "string", value)
-    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if is_key(value):
         return ItemLeaf(keys, "jax.Array", jax.random.key_data(value), str(jax.random.key_impl(value)))
     if type(value) in (bool, int, float, complex):
         value, kind = np.asarray(value), "scalar"

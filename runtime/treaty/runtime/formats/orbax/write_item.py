@@ -17,7 +17,7 @@ import numpy as np
 import tensorstore as ts
 
 from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path, storing
-from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Start, by_bands, chunk_of
+from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Part, Start, by_bands, chunk_of
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import in_threads
@@ -106,8 +106,7 @@ def _write_arrays(directory: Path, leaves: Sequence[ItemLeaf]) -> None:
             if leaf.value.nbytes >= _SMALL:
                 store = _opened(_spec(base, leaf) | {"open": True, "assume_metadata": True}, leaf, context, None)
                 for start, part in _parts(leaf):
-                    box = tuple(slice(first, first + size) for first, size in zip(start, part.shape, strict=True))
-                    future = store[box].write(part, can_reference_source_data_indefinitely=True)
+                    future = store[Part(start, part).box].write(part, can_reference_source_data_indefinitely=True)
                     writes.add(part.nbytes, partial(_wait_for, future, leaf), hurry)
 
 

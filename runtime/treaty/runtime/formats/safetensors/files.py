@@ -21,7 +21,6 @@ from treaty.runtime._storage.workspace import is_left_at, workspace
 from treaty.runtime.formats.safetensors.header import parse, render
 from treaty.runtime.formats.safetensors.members import (
     SAVE,
-    SUFFIX,
     chosen,
     clear,
     put_in_place,
@@ -30,6 +29,7 @@ from treaty.runtime.formats.safetensors.members import (
 )
 from treaty.runtime.formats.safetensors.names import NOTE, stored_as
 from treaty.runtime.formats.safetensors.shard_names import (
+    SUFFIX,
     derive_base_prefix_from_path,
     group_keys_by_shard_size,
     index_filename,

@@ -18,12 +18,10 @@ from treaty.runtime._storage.files import map_file
 from treaty.runtime._storage.overtaken import Known, known_file, mark
 from treaty.runtime._storage.paths import is_stray
 from treaty.runtime.formats.safetensors.header import MOST, parse
-from treaty.runtime.formats.safetensors.shard_names import derive_base_prefix_from_path, index_filename
+from treaty.runtime.formats.safetensors.shard_names import INDEX, SUFFIX, derive_base_prefix_from_path, index_filename
 from treaty.runtime.formats.shared.json_text import parse_json
 
 SAVE: Final = "treaty.save"  # in the metadata
-SUFFIX: Final = ".safetensors"
-_INDEX: Final = ".safetensors.index.json"
 _OF_A_SAVE: Final = re.compile(r"(?P<name>.*)-(?P<save>[0-9a-f]{12})-[0-9]{5,}-of-[0-9]{5,}\.safetensors", re.DOTALL)
 _NUMBERED: Final = re.compile(r".*-[0-9]{5,}-of-([0-9]{5,})\.safetensors", re.DOTALL)
 _TICKS: Final = (1, 2 * 10**9)  # nanoseconds by which file systems tell times apart
@@ -42,10 +40,10 @@ def chosen(place: str) -> str:
 
 def in_folder(folder: str | os.PathLike[str]) -> list[str]:
     """The files or indexes, by name, that a folder could be given for."""
-    names = sorted(name for name in os.listdir(folder) if name.endswith((SUFFIX, _INDEX)) and not is_stray(name))
-    indexes = [name for name in names if name.endswith(_INDEX)]
+    names = sorted(name for name in os.listdir(folder) if name.endswith((SUFFIX, INDEX)) and not is_stray(name))
+    indexes = [name for name in names if name.endswith(INDEX)]
     if len(indexes) == 1:
-        single = indexes[0].removesuffix(_INDEX) + SUFFIX
+        single = indexes[0].removesuffix(INDEX) + SUFFIX
         newer = chosen(os.path.join(folder, single)) if single in names else ""
         return [single] if newer.endswith(SUFFIX) and SAVE in _metadata(Path(folder, indexes[0])) else indexes
     return indexes or [name for name in names if not _OF_A_SAVE.fullmatch(name)] or names
@@ -113,7 +111,7 @@ def move(place: Path, files: list[Path], is_alone: bool) -> None:
 
 def remove(path: str) -> bool:
     """A file or its shards, with the index first: without it they are not a checkpoint. A folder is removed as a whole."""
-    if os.path.isdir(path) or not path.endswith((SUFFIX, _INDEX)):
+    if os.path.isdir(path) or not path.endswith((SUFFIX, INDEX)):
         return False
     prefix = derive_base_prefix_from_path(path)
     if path.endswith(SUFFIX) and path != f"{prefix}{SUFFIX}":
@@ -131,11 +129,11 @@ def put_in_place(prefix: str, files: Sequence[Path], *, is_alone: bool) -> None:
     """Move finished files, of which the single one or the index is the last, to where they are the checkpoint."""
     *shards, last = files
     folder = Path(prefix).parent
-    place, other = folder / last.name, Path(prefix + (SUFFIX if shards else _INDEX))
+    place, other = folder / last.name, Path(prefix + (SUFFIX if shards else INDEX))
     for one in (place, other):
         if one.is_dir():
             raise InvalidArgumentError(f"expected a file to replace, got a directory at {one}")
-    replaced, new = _named(Path(prefix + _INDEX)), os.stat(last)
+    replaced, new = _named(Path(prefix + INDEX)), os.stat(last)
     try:
         for shard in shards:
             os.rename(shard, folder / shard.name)

@@ -6,27 +6,27 @@ from typing import Any, Final, TypeAlias
 
 from treaty.runtime._state.sizes import estimate_array_nbytes
 
-_SUFFIX: Final = ".safetensors"
-_INDEX: Final = ".safetensors.index.json"
+SUFFIX: Final = ".safetensors"
+INDEX: Final = ".safetensors.index.json"
 _NUMBERED: Final = re.compile(r"(.*)-[0-9]{5,}-of-[0-9]{5,}", re.DOTALL)
 _Group: TypeAlias = tuple[list[str], bool]  # keys that share a shard, and whether a new one starts with them
 
 
 def shard_filename(base_prefix: str, idx: int, total: int) -> str:
     """`("/x/model", 1, 4)` -> `"/x/model-00001-of-00004.safetensors"`; numbers start at 1."""
-    return f"{base_prefix}-{idx:05d}-of-{total:05d}{_SUFFIX}"
+    return f"{base_prefix}-{idx:05d}-of-{total:05d}{SUFFIX}"
 
 
 def index_filename(base_prefix: str) -> str:
     """`"/x/model"` -> `"/x/model.safetensors.index.json"`."""
-    return base_prefix + _INDEX
+    return base_prefix + INDEX
 
 
 def derive_base_prefix_from_path(path_str: str) -> str:
     """The prefix behind a single file, a shard or an index: `"/x/model"` for each of them, and for itself."""
-    if path_str.endswith(_INDEX):
-        return path_str.removesuffix(_INDEX)
-    prefix = path_str.removesuffix(_SUFFIX)
+    if path_str.endswith(INDEX):
+        return path_str.removesuffix(INDEX)
+    prefix = path_str.removesuffix(SUFFIX)
     numbered = _NUMBERED.fullmatch(prefix)
     return numbered[1] if numbered else prefix
 
