@@ -42,28 +42,28 @@ INSIDE_RUNTIME = {
     "_devices": "_errors _lazy _process _state _storage",
     "_evolve": "_errors _keymaps _lazy _same _state _trees",
     "_restore": "_devices _errors _evolve _keymaps _lazy _process _state _trees",
-    "_save": "_errors _evolve _keymaps _process _state _trees",
-    "formats/shared": "_errors _lazy _process _restore _save _state _storage",
+    "_save": "_errors _evolve _keymaps _state _trees",
+    "formats/shared": "_errors _lazy _process _restore _state _storage",
     "formats/msgpack": "_errors _lazy _restore _state _storage _trees formats/shared",
     "formats/npz": "_errors _lazy _process _restore _save _state _storage _trees formats/shared",
     "formats/eformer": "_errors _lazy _process _restore _storage _trees formats/shared",
     "formats/safetensors": "_errors _lazy _process _restore _save _state _storage _trees formats/shared",
     # Two formats keep small values as MessagePack.
     "formats/orbax": "_errors _lazy _process _restore _save _state _storage _trees formats/msgpack formats/shared",
-    "formats/directory": "_errors _lazy _process _restore _save _state _storage _trees formats/msgpack formats/shared",
+    "formats/directory": "_errors _lazy _process _restore _state _storage _trees formats/msgpack formats/shared",
     "formats": "_errors _restore _storage formats/directory formats/eformer formats/msgpack formats/npz formats/orbax "
     "formats/safetensors formats/shared",
     "_checkpoint": "_devices _errors _lazy _process _restore _save _state _storage _trees formats formats/shared",
     "_convert": "_errors _keymaps _lazy _process _restore _same _state _storage _trees formats formats/shared",
     "_flax": "_errors _state _storage formats/msgpack formats/shared",
     "_eformer": "_devices _errors _lazy _process _state _storage formats/eformer formats/shared",
-    "__init__": "_checkpoint _devices _errors _restore _save _state formats/msgpack formats/shared",
+    "__init__": "_checkpoint _devices _errors _process _restore _state formats/msgpack formats/shared",
     # Generated code registers its classes with Flax, too, so that flax.serialization serves them in programs that import nothing else of ours.
     "codec": "_errors _flax _state",
     "serialization": "_flax",
     "leaves": "_eformer formats/eformer",
     "sharding": "_eformer _state formats/safetensors",
-    "directory": "_checkpoint _save formats/shared",
+    "directory": "_checkpoint _process formats/shared",
     "commands": "__init__ _convert _errors _storage formats",
 }
 

@@ -20,7 +20,7 @@ from jaxtyping import Float32, Int32
 from tests.architecture.packages import RUNTIME, module_of, package_of
 from tests.architecture.walks import EACH, RESTORE, SAVE, TOOLS, Step
 from treaty.generator import load
-from treaty.runtime import restore, save, to_state_dict
+from treaty.runtime import restore, save, save_async, to_state_dict
 from treaty.runtime._checkpoint.save import save_as
 from treaty.runtime.formats.shared.format import Writing
 from treaty.runtime.formats.table import FORMATS
@@ -101,10 +101,9 @@ def _is_aside(frame: FrameType | None) -> bool:
 def followed(walk: tuple[Step, ...], name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     seen = Seen(walk)
     format = FORMATS[name]
-    instance = format.write_instance and seen.enter_format(format.write_instance)
-    watched = format._replace(
-        open=seen.enter_format(format.open), write=seen.enter_format(format.write), write_instance=instance
-    )
+    doors = ("open", "write", "write_instance", "write_later")
+    calls: Any = {door: seen.enter_format(call) for door in doors if (call := getattr(format, door)) is not None}
+    watched = format._replace(**calls)
     monkeypatch.setitem(FORMATS, name, watched)
     threading.setprofile(seen.enter)
     sys.setprofile(seen.enter)
@@ -202,6 +201,15 @@ def test_a_save_with_a_key_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     assert seen.walk == expected(SAVE, "_evolve")
     assert not others(seen, SAVE, "safetensors")
+
+
+def test_a_save_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with followed(SAVE, "treaty", monkeypatch) as seen:
+        save_async(tmp_path / "a", params()).result()
+
+    assert jnp.array_equal(restore(tmp_path / "a", Params).kernel, params().kernel)
+    assert seen.walk == expected(SAVE, "_checkpoint", "_keymaps")  # the walk begins at `save`
+    assert not others(seen, SAVE, "treaty")
 
 
 def test_these_tests_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

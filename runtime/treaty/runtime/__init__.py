@@ -31,8 +31,8 @@ _HOMES: Final = {
         "StorageError",
         "TreatyError",
     ),
+    "_process.background": ("SaveHandle",),
     "_restore.preflight": ("Plan",),
-    "_save.background": ("SaveHandle",),
     "_state.abstract": ("abstract", "nbytes"),
     "_state.state_dict": ("explain", "from_state_dict", "to_state_dict"),
     "formats.msgpack.instances": ("from_bytes", "to_bytes"),
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
     from treaty.runtime._errors import StorageError as StorageError
     from treaty.runtime._errors import TreatyError as TreatyError
+    from treaty.runtime._process.background import SaveHandle as SaveHandle
     from treaty.runtime._restore.preflight import Plan as Plan
-    from treaty.runtime._save.background import SaveHandle as SaveHandle
     from treaty.runtime._state.abstract import abstract as abstract
     from treaty.runtime._state.abstract import nbytes as nbytes
     from treaty.runtime._state.state_dict import explain as explain

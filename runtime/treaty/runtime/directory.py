@@ -9,7 +9,7 @@ _HOMES: Final = {
     "._checkpoint.restore": ("restore",),
     "._checkpoint.save_directory": ("save", "save_async"),
     "._checkpoint.verify": ("verify",),
-    "._save.background": ("SaveHandle",),
+    "._process.background": ("SaveHandle",),
     ".formats.shared.outcomes": ("Inspection", "Verified"),
 }
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treaty.runtime._checkpoint.save_directory import save as save
     from treaty.runtime._checkpoint.save_directory import save_async as save_async
     from treaty.runtime._checkpoint.verify import verify as verify
-    from treaty.runtime._save.background import SaveHandle as SaveHandle
+    from treaty.runtime._process.background import SaveHandle as SaveHandle
     from treaty.runtime.formats.shared.outcomes import Inspection as Inspection
     from treaty.runtime.formats.shared.outcomes import Verified as Verified
 else:

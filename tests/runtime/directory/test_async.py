@@ -16,7 +16,7 @@ import pytest
 
 from tests.runtime.directory.states import Linear, Train, bits, train
 from treaty.runtime import StateMismatchError
-from treaty.runtime._save import background as _background
+from treaty.runtime._process import background as _background
 from treaty.runtime._storage.memory import copied
 from treaty.runtime.directory import restore, save, save_async
 from treaty.runtime.formats.directory import plan as _plan
@@ -252,7 +252,7 @@ assert begun.wait(60)
 """
 LATE_DAEMON = DAEMON.replace(
     "_async.write = slow",
-    "_async.write = slow\nfrom treaty.runtime._save import background\nbackground._started = lambda thread: False",
+    "_async.write = slow\nfrom treaty.runtime._process import background\nbackground._started = lambda thread: False",
 )
 
 
@@ -299,6 +299,9 @@ def test_a_failed_save_leaves_neither_memory_nor_threads_nor_files(
     handle = save_async(tmp_path / "a", train(1))
     with pytest.raises(OSError, match="No space left"):
         handle.result()
+    for thread in threading.enumerate():
+        if thread.name == "treaty-save":  # it says that it is done a moment before it ends
+            thread.join()
     gc.collect()
     assert taken
     assert not [one for one in taken if one() is not None]

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
+from treaty.runtime._process.background import SaveHandle
 from treaty.runtime._process.forks import check_readable
 from treaty.runtime._process.team import PATIENCE, Team, team
-from treaty.runtime._save.background import SaveHandle
 from treaty.runtime._save.check import Checked, checked
 from treaty.runtime._state.registry import codec_for
 from treaty.runtime._storage.paths import AnyPath, local_path, path_or_url

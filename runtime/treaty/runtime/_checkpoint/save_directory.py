@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from treaty.runtime._checkpoint.save import save_as, save_later
+from treaty.runtime._process.background import SaveHandle
 from treaty.runtime._process.team import PATIENCE
-from treaty.runtime._save.background import SaveHandle
 from treaty.runtime._storage.paths import AnyPath, path_or_url
 from treaty.runtime.formats.shared.format import Writing
 from treaty.runtime.formats.table import DEFAULT, FORMATS

@@ -1,1 +1,1 @@
-"""The way out, the same for every format: check, lay out, write, commit; at once or in the background."""
+"""The way out, the same for every format, until one takes over: a state that is checked, as a state dict."""

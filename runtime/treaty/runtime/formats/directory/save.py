@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from attrs import evolve
 
+from treaty.runtime._process.background import SaveHandle, begin, wait_for_earlier
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.team import team
-from treaty.runtime._save.background import SaveHandle, begin, wait_for_earlier
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime.formats.directory.places import Place, place_of
 from treaty.runtime.formats.directory.plan import Plan, plan_tree, snapshot

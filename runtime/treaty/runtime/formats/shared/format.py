@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from treaty.runtime._storage.overtaken import Known
 
 if TYPE_CHECKING:
+    from treaty.runtime._process.background import SaveHandle
     from treaty.runtime._process.team import Team
     from treaty.runtime._restore.source import Source
-    from treaty.runtime._save.background import SaveHandle
     from treaty.runtime._state.registry import Codec
     from treaty.schema import Schema
 

@@ -1,7 +1,7 @@
 """Saving in the background: the caller waits until the state is safe from changes only.
 
 Saves of one process are written in order, one at a time, and the next one begins when the last is finished, so that
-never two copies of a state are held. What the main thread starts here is started by `_uninterrupted`'s helper: Ctrl-C
+never two copies of a state are held. What the main thread starts here is started by the helper of `uninterrupted`: Ctrl-C
 either comes before, and there is no save, or finds one that is on its way and in its place in the order.
 """
 
