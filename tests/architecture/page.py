@@ -36,6 +36,7 @@ def _lines() -> Iterator[str]:
     yield '  generated["<b>generated/</b><br>treaty.generated"]'
     yield '  schema["<b>schema/</b><br>treaty.schema"]'
     yield '  subgraph runtime["<b>runtime/</b>: treaty.runtime"]'
+    yield "    direction TB"  # else Mermaid lays the floors out from left to right
     for number, (name, packages) in enumerate(FLOORS.items()):
         yield f'    subgraph floor{number}["{name}"]'
         yield from (f'      {_id(package)}["{_label(package)}"]' for package in packages.split())
