@@ -255,8 +255,8 @@ def test_a_class_without_a_twin_is_an_error_that_says_what_to_declare() -> None:
         from_optax({"opt": opt})
 
     assert str(caught.value) == (
-        "expected a class that treaty.schema.library.optax has a twin of, got optax's ApplyEvery at $['opt'][1]; keep "
-        "optax's: declare Annotated[ApplyEvery, Fields(count=..., grad_acc=...)] there and pass the whole type as cls"
+        "expected a class that has a twin in treaty.schema.library.optax, got optax's ApplyEvery at $['opt'][1]; to keep "
+        "optax's class, declare Annotated[ApplyEvery, Fields(count=..., grad_acc=...)] there and pass the whole type as cls"
     )
 
 
@@ -338,7 +338,7 @@ def test_an_optax_that_lacks_a_class_is_told_so(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(TreatyError, match=r"^expected an optax that has ScaleByLionState, got .*; upgrade optax$"):
         to_optax(twin)
-    with pytest.raises(TreatyError, match=r"^expected a class that .* has a twin of, got optax's ScaleByLionState at"):
+    with pytest.raises(TreatyError, match=r"^expected a class that has a twin in .*, got optax's ScaleByLionState at"):
         from_optax(opt)
 
 
@@ -384,6 +384,6 @@ for convert in (from_optax, to_optax):
 def test_only_conversion_needs_optax() -> None:
     done = subprocess.run([sys.executable, "-c", _WITHOUT_OPTAX], capture_output=True, text=True, check=False)
 
-    missing = "expected optax to convert states from or to, but it is not installed; run: pip install optax"
+    missing = "expected optax to be installed, got none; run: pip install optax"
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["{'0': {}, '1': {}} {}", missing, missing]

@@ -2,8 +2,8 @@
 
     Rule("model.layers.{i}.mlp.up_proj.weight", "blocks[{i}].mlp.up", "d_ff d_model -> d_model d_ff")
 
-`{i}` stands for the same text on both sides. A placeholder on one side only is an axis on the other: tensors of all
-layers, stacked. docs/convert.md tells the whole notation.
+`{i}` stands for the same text on both sides. A placeholder that only one side has is an axis of the
+other side's arrays, which hold all layers stacked. docs/convert.md tells the whole notation.
 """
 
 import json
@@ -18,7 +18,7 @@ from attrs import frozen
 from treaty.schema._errors import SchemaError
 from treaty.schema._key_patterns import REST, Layout, Pattern, names_of, parse_field, parse_layout, parse_stored
 
-ANYTHING: Final = "**"  # the last part of an ignored name: whatever is below
+ANYTHING: Final = "**"  # at the end of an ignored name: all that is below it
 
 
 def _rules(rules: "Iterable[Rule]") -> "tuple[Rule, ...]":
@@ -40,15 +40,15 @@ class Leg:
     stored: Pattern
     field: Pattern
     layout: Layout | None
-    indices: frozenset[str]  # placeholders that count
+    indices: frozenset[str]  # placeholders that stand for numbers: 0, 1, 2, …
 
 
 @frozen(slots=False)
 class Rule:
     """Stored names with `{placeholders}`, fields by path, and a layout `stored axes -> field axes`.
 
-    Several fields for one stored name are parts of it along the stored tensor's `axis`, each with a layout of its own
-    or all with the same; several stored names for one field are parts along the field's `axis`.
+    One stored tensor may hold several fields: they are its parts along `axis`. Or one field holds several stored
+    tensors: these are the field's parts along `axis`. There is a layout for each part, or one for all.
     """
 
     stored: str | tuple[str, ...] = attrs.field(converter=_one_or_more)
@@ -88,7 +88,7 @@ class Rule:
         return Leg(from_, to, axes, to.indices | {*only_stored, *only_field})
 
     def _check(self, layout: Layout, stored: set[str], fields: set[str]) -> None:
-        """Every axis of one side must be on the other, but for those that are placeholders there."""
+        """Every axis must be on both sides, unless it is a placeholder on the other side."""
         left, right = set(names_of(layout.stored)), set(names_of(layout.field))
         if left - right != fields - stored or right - left != stored - fields:
             odd = ", ".join(sorted((left ^ right) ^ (stored ^ fields)))
@@ -108,9 +108,9 @@ class Rule:
 class KeyMap:
     """Rules that together say where every tensor goes, and back.
 
-    `ties` are stored names that may be there as a second copy of another; they must be equal to it, and are not written.
-    `ignore_stored` and `ignore_fields` name what is left out on purpose; `opt.**` is all of `opt`. `sizes` are those of
-    axes that no array shows, such as `d_head` in `(n_heads d_head)`.
+    `ties` maps stored names to those that they repeat: where such a tensor is stored it must equal the other, and it is
+    never written. `ignore_stored` and `ignore_fields` name what is left out on purpose; `opt.**` is all of `opt`.
+    `sizes` gives the sizes of axes that no array shows by itself, such as `d_head` in `(n_heads d_head)`.
     """
 
     rules: tuple[Rule, ...] = attrs.field(converter=_rules)
@@ -157,7 +157,7 @@ class KeyMap:
 
     @classmethod
     def from_data(cls, data: Any) -> "KeyMap":
-        """Of dicts, lists, text and numbers, under the names that the attributes have."""
+        """From what JSON or TOML holds; the names are those of the attributes."""
         problems: list[str] = []
         if not isinstance(data, dict) or not isinstance(data.get("rules"), list):
             raise SchemaError("expected an object with a list of rules, got something else")

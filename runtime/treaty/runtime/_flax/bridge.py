@@ -1,7 +1,7 @@
 """Flax's own registry, reached only if the program imports Flax, so that each type is registered once for both.
 
-What is registered here is told to Flax when Flax is imported, be that before or after. To import it here would cost every program
-0.2 s after JAX (`python -X importtime -c "import jax, flax.serialization"`), and make Flax a dependency.
+Flax is told of what is registered here, whether it is imported before or after. Importing it here would cost every program
+0.2 s beside JAX (`python -X importtime -c "import jax, flax.serialization"`), and make Flax a dependency.
 """
 
 import importlib.abc
@@ -27,7 +27,7 @@ _lock = threading.Lock()
 
 
 def loaded_flax() -> Any:
-    """Flax's serialization module if it is imported, all of it; otherwise None, as when ours was put in its place."""
+    """Flax's serialization module once it is fully imported; otherwise None, also where our module has its name."""
     module = sys.modules.get(_NAME)
     return module if hasattr(module, "to_bytes") and getattr(module, "__name__", "") == _NAME else None
 
@@ -51,7 +51,7 @@ def _tell(flax: Any) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Sees Flax being imported. The module is found and loaded as it would be without us."""
+    """Notices that Flax is imported. The module is found and loaded as it would be without this."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
@@ -68,7 +68,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Runs a module's own loader, hands the module back to it, and tells Flax what it has missed."""
+    """Runs the module's own loader, then registers with Flax what was registered here before."""
 
     def __init__(self, loader: importlib.abc.Loader) -> None:
         self._loader = loader

@@ -72,7 +72,7 @@ def decompress_bytes(data: bytes) -> bytes:
     try:
         return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
-        raise CorruptCheckpointError(f"expected gzip data, got {len(data)} bytes that are not: {error}") from error
+        raise CorruptCheckpointError(f"expected gzip data, got {len(data)} bytes of something else: {error}") from error
 
 
 def to_compressed_bytes(target: Any) -> bytes:

@@ -20,7 +20,7 @@ def strict(enabled: bool) -> Iterator[None]:
     """`with strict(False):` restores as Flax does, whatever the shapes and dtypes. State classes are checked all the same."""
     outer = _strict.get()
     try:
-        _strict.set(enabled)  # inside, or a Ctrl-C right after it would leave it so
+        _strict.set(enabled)  # inside `try`: a Ctrl-C right after it must not leave it set
         yield
     finally:
         _strict.set(outer)
@@ -31,7 +31,7 @@ def is_strict() -> bool:
 
 
 def fits(target: Any, value: Any, dtypes: bool) -> bool:
-    """Whether a restored leaf may stand for the target's. A target that is not an array promises nothing."""
+    """Whether a restored leaf fits the target's. Everything fits a target that is not an array."""
     try:
         shape, dtype = target.shape, target.dtype
     except AttributeError:
@@ -42,7 +42,7 @@ def fits(target: Any, value: Any, dtypes: bool) -> bool:
     except AttributeError:
         if shape == () and _is_number(value, dtype, dtypes):
             return True
-    return isinstance(target, type)  # numpy's scalar types have attributes of these names
+    return isinstance(target, type)  # the class np.float32 itself has a shape and a dtype, and is not an array
 
 
 def agree(target: Any, state: Any, dtypes: bool) -> bool:
@@ -53,7 +53,7 @@ def agree(target: Any, state: Any, dtypes: bool) -> bool:
 
 
 def compare(target: Any, state: Any, dtypes: bool, names: Names) -> list[Mismatch]:
-    """The leaves of two state dicts that do not fit, where both have one."""
+    """A mismatch for each leaf that both state dicts have and that does not fit."""
     if isinstance(target, dict) and isinstance(state, dict):
         pairs = {str(key): (one, state[key]) for key, one in target.items() if key in state}
     elif isinstance(target, (list, tuple)) and isinstance(state, (list, tuple)):
@@ -68,12 +68,12 @@ def mismatch(target: Any, value: Any, names: Names) -> Mismatch:
 
 
 def _native(dtype: Any) -> Any:
-    """What is stored of an array whose bytes are swapped."""
+    """The dtype that an array of swapped bytes is stored in."""
     return dtype.newbyteorder("=") if isinstance(dtype, np.dtype) else dtype
 
 
 def _is_number(value: object, dtype: Any, dtypes: bool) -> bool:
-    """Python's numbers have no dtype: the step of a TrainState is an int at first and an int32 array after a jitted one."""
+    """Python's numbers have no dtype: the step of a TrainState is an int at first, and an int32 array after a jitted step."""
     kind = _KINDS.get(type(value))
     return kind is not None and (not dtypes or jnp.issubdtype(dtype, kind))
 

@@ -1,4 +1,4 @@
-"""From how many bytes on an array is stored in parts. Users assign it to `serialization.MAX_CHUNK_SIZE`, as they do to Flax's."""
+"""The size in bytes above which an array is stored in parts. Users assign `serialization.MAX_CHUNK_SIZE`, as they assign Flax's."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ _assigned: Mapping[str, Any] = {_NAME: 2**30}
 
 
 def ask_there(names: Mapping[str, Any]) -> None:
-    """Let the names of a module say it from now on: nothing here imports that module, which imports us."""
+    """Look the size up in these names from now on. They are those of a module that imports this one, so they are handed over."""
     global _assigned
     _assigned = names
 

@@ -23,7 +23,7 @@ def is_frozen_dict(cls: type) -> bool:
 
 
 def thawed(frozen: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """The dict of dicts inside a FrozenDict: that itself makes a FrozenDict of each when it is asked for it."""
+    """The plain dict inside a FrozenDict, which itself makes a new FrozenDict of each inner dict that it is asked for."""
     inside = getattr(frozen, "_dict", None)
     return inside if type(inside) is dict else frozen
 

@@ -32,7 +32,7 @@ def names_below(name: str) -> Names:
 
 @contextmanager
 def entered(names: Names) -> Iterator[None]:
-    """While a registered function runs: `names` is where it works, or () if Flax has them recorded."""
+    """While a registered function runs: `names` is where it works, or () where Flax records that itself."""
     token = _below.set(names)
     try:
         yield

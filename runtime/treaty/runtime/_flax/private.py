@@ -18,7 +18,7 @@ def _msgpack_ext_pack(x: Any) -> Any:
 
 
 def _chunk_array_leaves_in_place(d: Any) -> Any:
-    """Replace the numpy arrays of a dict that are over MAX_CHUNK_SIZE by their stored form; an array is returned in it."""
+    """Replace the numpy arrays of a dict that are over MAX_CHUNK_SIZE by their stored form; of a lone array that form is returned."""
     if isinstance(d, np.ndarray):
         return d if d.nbytes <= chunk_bytes() else _chunked(d, chunk_bytes())
     if isinstance(d, dict):

@@ -21,7 +21,7 @@ from treaty.runtime._state.registry import is_state_class
 
 _Read: TypeAlias = Callable[[Any, Any, Names], Any]
 
-# Registered functions call from_state_dict for their parts: what those calls find is told by the first one.
+# Registered functions call from_state_dict for their parts: the outermost call raises what all of them found.
 _found_so_far: ContextVar[list[Mismatch] | None] = ContextVar("treaty_mismatches", default=None)
 
 
@@ -37,11 +37,11 @@ def restore(target: Any, state: Any, name: str = ".", *, dtypes: bool) -> Any:
     """`from_state_dict`; with `dtypes`, an array must have the dtype of the one that it replaces, too."""
     names = names_below(name)
     outer = _found_so_far.get()
-    if outer is not None:  # what the calling function makes of this counts, and is checked where the first call began
+    if outer is not None:  # the outermost call checks what the registered function makes of this
         return _TargetReader(outer, shapes=False, dtypes=False).read(target, state, names)
     found: list[Mismatch] = []
     strict = is_strict()
-    # Not set and reset: after a Ctrl-C in between no mismatch would ever be raised again.
+    # In a context of its own: after a Ctrl-C between a set and a reset, no mismatch would ever be raised again.
     context = copy_context()
     context.run(_found_so_far.set, found)
     reader = _TargetReader(found, shapes=strict, dtypes=strict and dtypes)
@@ -71,9 +71,9 @@ def restore_state_class(target: Any, state: Any, names: Names = ()) -> Any:
 
 
 class _TargetReader(dict[type, _Read | None]):
-    """Restores one target, and notes every mismatch that does not keep it from going on.
+    """Restores one target. It notes mismatches and goes on as far as it can.
 
-    It knows who restores each type, asked once. None is for leaves.
+    As a dict it remembers which function restores each type; None means a leaf.
     """
 
     def __init__(self, found: list[Mismatch], *, shapes: bool, dtypes: bool) -> None:
@@ -81,7 +81,7 @@ class _TargetReader(dict[type, _Read | None]):
         self._found = found
         self._shapes = shapes
         self._dtypes = dtypes
-        self._on_device: set[type] = set()  # types of jax arrays, of which one look-up tells shape and dtype
+        self._on_device: set[type] = set()  # types of jax arrays, whose `aval` gives shape and dtype in one look-up
 
     def read(self, target: Any, state: Any, names: Names) -> Any:
         return self._entries([(names[-1], target)], {names[-1]: state}, names[:-1])[names[-1]]
@@ -93,7 +93,7 @@ class _TargetReader(dict[type, _Read | None]):
         for key, target in items:
             try:
                 restored[key] = value = state[key if type(key) is str else str(key)]
-            except KeyError:  # a key that is not a str in both
+            except KeyError:  # such as 1 in both: state dicts have text as keys
                 raise _missing_keys({str(key)}, names) from None
             cls = type(target)
             read = self[cls]

@@ -50,7 +50,7 @@ def is_namedtuple(cls: type) -> bool:
 
 
 def functions_of(cls: type) -> Served | None:
-    """What was registered for a type, here or with Flax; the latest counts. A state class is no such type."""
+    """What was registered for a type, here or with Flax; the latest counts. State classes are not among these."""
     if cls not in _registered and (cls in CONTAINERS or is_state_class(cls)):
         return None
     flax = loaded_flax()

@@ -1,7 +1,7 @@
 """Converts trees of optax's states to trees of their twins and back; `treaty.schema.library.optax` has the twins.
 
-Both directions walk the value. A wanted type, where one is given, goes along: it names the members of chains, chooses
-between several twins of one class, and lets classes pass that have no twin.
+Both directions walk the value. Where a wanted type is given, it is walked beside the value: it names the members of
+chains, chooses between several twins of one class, and says which of optax's own classes are kept.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from treaty.schema._declare import options_of
 from treaty.schema._errors import SchemaError, TreatyError
 
 _UNIONS: Final = (Union, types.UnionType)
-_NO_OPTAX: Final = "expected optax to convert states from or to, but it is not installed; run: pip install optax"
+_NO_OPTAX: Final = "expected optax to be installed, got none; run: pip install optax"
 
 
 class Chain:
@@ -91,7 +91,7 @@ class _FromOptax:
         if twin is not None:
             return self._twin(value, twin, {}, path)
         if _is_optax(value):
-            raise _mismatch("a class that treaty.schema.library.optax has a twin of", value, path, _keep(type(value)))
+            raise _mismatch("a class that has a twin in treaty.schema.library.optax", value, path, _keep(type(value)))
         return _rebuild(value, lambda child, key, step: self.convert(child, _below(want, key), path + step))
 
     def _twin(self, value: Any, twin: type, arguments: Mapping[Any, Any], path: str) -> Any:
@@ -137,7 +137,7 @@ def _chain_fields(cls: type) -> list[str]:
 def _rebuild(value: Any, convert: Callable[[Any, Any, str], Any]) -> Any:
     """The value with its children converted, each given with its key and the step to it in a path.
 
-    The very same object where no child changes, so that params are not rebuilt.
+    Where no child changes, this is the value itself, so that params are not rebuilt.
     """
     if type(value) in (dict, OrderedDict):  # by hand, as JAX would sort the keys
         made = {key: convert(child, key, f"[{key!r}]") for key, child in value.items()}
@@ -208,7 +208,7 @@ def _is_optax(value: Any) -> bool:
 
 def _keep(cls: type) -> str:
     fields = ", ".join(f"{name}=..." for name in getattr(cls, "_fields", ()))
-    return f"; keep optax's: declare Annotated[{cls.__name__}, Fields({fields})] there and pass the whole type as cls"
+    return f"; to keep optax's class, declare Annotated[{cls.__name__}, Fields({fields})] there and pass the whole type as cls"
 
 
 def _mismatch(expected: str, value: Any, path: str, advice: str = "") -> TreatyError:
