@@ -16,7 +16,16 @@ from jax import Array
 from jaxtyping import Float32
 
 from treaty.generator import load
-from treaty.runtime import CorruptCheckpointError, NewerFormatError, from_bytes, restore, save, serialization, to_bytes
+from treaty.runtime import (
+    CorruptCheckpointError,
+    InvalidArgumentError,
+    NewerFormatError,
+    from_bytes,
+    restore,
+    save,
+    serialization,
+    to_bytes,
+)
 from treaty.runtime._convert.convert import convert
 from treaty.runtime.formats import msgpack, npz, orbax
 from treaty.runtime.formats import safetensors as ours
@@ -228,3 +237,14 @@ def test_bytes_keep_them_too() -> None:
     restored = from_bytes(Mixed, to_bytes(value), into="numpy")
     assert list(restored.rest) == list(value.rest)
     assert bits(restored.rate) == bits(value.rate)
+
+
+@pytest.mark.parametrize("write", [npz.write, orbax.write], ids=["npz", "orbax"])
+@pytest.mark.parametrize("dtype", ["torch.float32", ["unhashable"]], ids=str)
+def test_an_array_of_another_library_is_refused_by_its_path(write: Any, dtype: object, tmp_path: Path) -> None:
+    class Foreign:
+        def __init__(self) -> None:
+            self.dtype = dtype
+
+    with pytest.raises(InvalidArgumentError, match=r"^expected .*, got .* at \$\.a$"):
+        write(tmp_path / "x", {"a": Foreign()})

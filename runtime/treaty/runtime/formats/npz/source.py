@@ -9,6 +9,7 @@ member's own name, where readers of old look for nothing, `dtypes` has the note 
 import json
 from typing import Any, Final
 
+import jax
 import ml_dtypes
 import numpy as np
 
@@ -90,7 +91,7 @@ def write_tree(path: str, tree: dict[str, Any], writing: Writing) -> None:
 
 def _words(leaf: Any) -> Any:
     """A typed PRNG key, in a tree that no class describes, in the form of state dicts."""
-    return write_key(leaf) if is_key(leaf) else leaf
+    return write_key(leaf) if isinstance(leaf, jax.Array) and is_key(leaf) else leaf
 
 
 def _as_saved(leaf: Any) -> Any:

@@ -111,7 +111,7 @@ def _leaf(value: Any, keys: _Keys) -> ItemLeaf:
         return ItemLeaf(keys, "None")
     if type(value) is str:
         return ItemLeaf(keys, "string", value)
-    if is_key(value):
+    if isinstance(value, jax.Array) and is_key(value):
         return ItemLeaf(keys, "jax.Array", jax.random.key_data(value), str(jax.random.key_impl(value)))
     if type(value) in (bool, int, float, complex):
         value, kind = np.asarray(value), "scalar"
