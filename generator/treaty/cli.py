@@ -10,7 +10,10 @@ import click
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "generate": ("treaty.generator.commands:generate", "Write the generated modules."),
     "lock": ("treaty.generator.commands:lock", "Record the present declarations as revisions that stay restorable."),
-    "check": ("treaty.generator.commands:check", "Fail unless the generated modules are fresh and unedited."),
+    "check": (
+        "treaty.generator.commands:check",
+        "Fail if a change breaks earlier checkpoints, or generated code is stale.",
+    ),
     "convert": ("treaty.runtime.commands.conversion:convert", "Write a checkpoint in another format."),
     "diff": ("treaty.runtime.commands.conversion:diff", "Compare two checkpoints of any formats."),
     "inspect": ("treaty.runtime.commands.checkpoints:inspect", "Show what a checkpoint holds."),

@@ -24,7 +24,7 @@ from treaty.schema.modules import is_module_name
 
 @frozen(slots=False)
 class Module:
-    """What the worker found in one of the user's modules. `lines` is where its classes begin."""
+    """What the worker found in one of the user's modules. `lines` is where its classes and their fields begin."""
 
     name: str
     file: str
@@ -34,6 +34,7 @@ class Module:
     generics: Mapping[str, Any] = field(factory=dict)
     steps: Mapping[str, Mapping[int, Step]] = field(factory=dict)  # by symbol
     lines: Mapping[str, int] = field(factory=dict)
+    histories: Mapping[str, str] = field(factory=dict)  # locks of installed modules whose classes it uses, by module
 
     @property
     def output(self) -> str:
@@ -48,6 +49,11 @@ class Module:
         opened = Schema("", tuple(map(class_from_data, self.generics.get("classes", ()))))
         plain = Schema("", self.classes)
         return {id: opened.at(generic[id]) if id in generic else plain.at(id) for id in self.roots}
+
+    def line(self, symbol: str, attribute: str = "") -> int:
+        """Where a field of a class is declared, or else the class; 0 if that is not known."""
+        name = symbol.partition(":")[2]
+        return self.lines.get(f"{name}.{attribute}") or self.lines.get(name, 0)
 
     def uses(self) -> list[str]:
         """The other schema modules whose generated code this one's imports."""
@@ -87,6 +93,7 @@ def read_modules(names: Iterable[str], project: Project) -> list[Module]:
             data["generics"],
             {symbol: _steps(steps) for symbol, steps in data["steps"].items()},
             data["lines"],
+            data["histories"],
         )
         for name, data in answers.items()
     ]

@@ -73,17 +73,27 @@ class Moving:
         moves: dict[str, str] = {}
         for old, new in moved.items():
             lines = self._lines_of(old)
-            if lines and ":" not in new:
+            if self._is_elsewhere(old, new):
+                moves[old] = new
+            elif lines and ":" not in new:
                 names = {symbol: f"{new}:{_name(symbol)}" for symbol in lines}
                 moves |= {symbol: now for symbol, now in names.items() if now in self.declared}
             else:
                 moves[self.symbol(old)] = self.symbol(new)
         for old, new in moves.items():
+            if self._is_elsewhere(old, new):
+                continue
             if new not in self.declared:
                 raise TreatyError(f"--moved {old}={new}: expected a class that is declared, got {new}, which is not")
             if new in self._locked() and new not in moves:
                 raise TreatyError(f"--moved {old}={new}: {new} has revisions of its own; a class has one history")
         return moves
+
+    def _is_elsewhere(self, old: str, new: str) -> bool:
+        """Whether both are classes of another package, which one of ours reached then and reaches now."""
+        reached = {cls.symbol for schema in self.declared.values() for cls in schema.classes}
+        ours = {*self.declared, *self._locked()}
+        return new in reached - ours and old not in ours and any(old in lock.symbols for lock in self.locks.values())
 
     def _lines_of(self, module: str) -> list[str]:
         found = [*self.locks.values(), *self.strays.values()]

@@ -1,28 +1,38 @@
 """The PROCESS rules of `treaty check`: what is released is locked, and what is locked stays as it was."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
-from treaty.generator._findings import PROCESS, Finding
+from treaty.generator._drift import Drift, can_have_drifted, drifts, told_below
+from treaty.generator._findings import Finding, ProcessKind, unwaived
+from treaty.generator._gate import Gate
 from treaty.generator._locks import lock_path, lost_lock, read_lock, stray_locks
-from treaty.generator._modules import Module
+from treaty.generator._modules import Module, is_own
 from treaty.generator._project import Project
 from treaty.generator._revisions import Next, next_revisions
-from treaty.schema import NewerFormatError, SchemaError
+from treaty.generator._whereabouts import whereabouts
+from treaty.schema import NewerFormatError, SchemaError, ir
 from treaty.schema._classes import relative
 from treaty.schema.evolution.lock import Line, Lock
+from treaty.schema.evolution.resolution import show
 
 
-def check_process(modules: Iterable[Module], project: Project) -> list[Finding]:
-    """All findings; those of a lock that cannot be read, or of a module that is gone, name no class."""
-    modules = list(modules)
-    locks, findings = read_locks(modules, project)
-    asked = next_revisions(modules, locks)
-    for module in modules:
-        if module.name in locks:
-            found = [*_declarations(module, locks[module.name], asked), *check_migrations(module, locks[module.name])]
-            findings += unwaived(found, module, locks[module.name])
-    return [*findings, *_strays(modules, project)]
+def check_process(gate: Gate, breaking: Iterable[Finding], project: Project) -> list[Finding]:
+    """The findings of modules with a lock. `breaking` are those of the gate, which a DRIFT is told with."""
+    asked = next_revisions(gate.modules, gate.locks)
+    drifted = _drifted(gate, asked, project)
+    broken = {finding.symbol for finding in breaking}
+    findings: list[Finding] = []
+    for module in gate.modules:
+        if module.name in gate.locks:
+            for symbol, found in drifted.items():
+                if symbol in module.declared and not told_below(symbol, drifted):
+                    findings += (_drift(gate, module, symbol, one, symbol in broken) for one in found)
+            rest = {symbol: one for symbol, one in asked.items() if symbol not in drifted}
+            findings += _declarations(module, gate.locks[module.name], rest)
+            findings += unwaived(check_migrations(module, gate.locks[module.name]), gate.locks)
+    return [*findings, *_strays(list(gate.modules), project)]
 
 
 def read_locks(modules: Iterable[Module], project: Project) -> tuple[dict[str, Lock], list[Finding]]:
@@ -51,44 +61,41 @@ def check_migrations(module: Module, lock: Lock) -> Iterator[Finding]:
         line = lock.lines.get(symbol, Line(symbol))
         steps = module.steps.get(symbol, {})
         for number in sorted({*steps, *range(1, line.last)}):
-            message, fix = _migration(line, number, steps)
-            if message:
-                yield _of_class(module, symbol, message, fix, number)
+            found = _migration(line, number, steps)
+            if found is not None:
+                yield _of_class(module, symbol, *found, number)
 
 
-def _migration(line: Line, number: int, steps: Mapping[int, object]) -> tuple[str, str]:
-    """What is wrong with the step that begins at a revision, and what to do; ("", "") if nothing."""
+def _migration(line: Line, number: int, steps: Mapping[int, object]) -> tuple[ProcessKind, str, str] | None:
+    """What is wrong with the step that begins at a revision, and what to do."""
     name = line.symbol.partition(":")[2]
     step = steps.get(number)
-    waive = f"if it does the same as before: treaty lock --waive PROCESS:{name}:{number} --why '...'"
     if number > line.last:
         known = f"the last is {line.last}" if line.last else "none is locked"
         fix = f"write migration({name}, {line.last})" if line.last else "run treaty lock first"
-        return f"a migration begins at revision {number}, which never was: {known}", fix
+        return "migration-unknown", f"a migration begins at revision {number}, which never was: {known}", fix
     released = line[number + 1].migration if number < line.last else None
     if released is not None and step is None:
         return (
+            "migration-gone",
             f"the migration from revision {number} is gone, which revision {number + 1} was locked with",
             "restore it: checkpoints of that time need it",
         )
     if released is not None and released.digest != getattr(step, "digest", ""):
         return (
+            "migration-edited",
             f"the migration from revision {number} was edited after revision {number + 1} was locked with it",
-            f"undo that and write migration({name}, {line.last}) for what is new, or {waive}",
+            f"undo that and write migration({name}, {line.last}) for what is new, or if it does the same as before: "
+            f"treaty lock --waive PROCESS-migration-edited:{name}:{number} --why '...'",
         )
     if released is None and step is not None and number < line.last and number not in line.orphaned:
         return (
+            "migration-added",
             f"a migration from revision {number} was added after revision {number + 1} was locked without one",
             f"write migration({name}, {line.last}) for what is new, or "
-            f"say that it is meant: treaty lock --waive PROCESS:{name}:{number} --why '...'",
+            f"say that it is meant: treaty lock --waive PROCESS-migration-added:{name}:{number} --why '...'",
         )
-    return "", ""
-
-
-def unwaived(findings: Iterable[Finding], module: Module, lock: Lock) -> list[Finding]:
-    """Without those that the lock says are meant so."""
-    waived = {(one.rule, symbol, one.number) for symbol, line in lock.lines.items() for one in line.waived}
-    return [one for one in findings if (one.rule, f"{module.name}:{one.cls}", one.revision) not in waived]
+    return None
 
 
 def _declarations(module: Module, lock: Lock, asked: Mapping[str, Next]) -> Iterator[Finding]:
@@ -96,12 +103,12 @@ def _declarations(module: Module, lock: Lock, asked: Mapping[str, Next]) -> Iter
     run = f"run: treaty lock {module.name} -m '...'"
     for symbol in module.declared:
         if symbol in asked:
-            yield _of_class(module, symbol, _difference(asked[symbol]), run)
+            kind: ProcessKind = "unlocked" if asked[symbol].number == 1 else "differs"
+            yield _of_class(module, symbol, kind, _difference(asked[symbol]), run)
     for symbol in lock.lines:
         if symbol not in module.declared:
-            yield _of_class(
-                module, symbol, "is locked, and not declared any more", f"{run}, which asks what became of it"
-            )
+            what = f"{run}, which asks what became of it"
+            yield _of_class(module, symbol, "gone", "is locked, and not declared any more", what)
 
 
 def _difference(asked: Next) -> str:
@@ -113,18 +120,53 @@ def _difference(asked: Next) -> str:
 def _strays(modules: list[Module], project: Project) -> Iterator[Finding]:
     for path, lock in stray_locks(modules, project):
         yield Finding(
-            PROCESS,
+            "PROCESS",
+            "stray-lock",
             relative(path),
             f"the lock of {lock.module}, which is not there any more",
             f"if it was renamed, run: treaty lock --moved {lock.module}={modules[0].name}; if it is gone, delete the lock",
         )
 
 
-def _of_class(module: Module, symbol: str, message: str, fix: str, revision: int | None = None) -> Finding:
-    name = symbol.partition(":")[2]
-    return Finding(PROCESS, relative(module.file), message, fix, module.lines.get(name, 0), name, revision=revision)
+def _drifted(gate: Gate, asked: Mapping[str, Next], project: Project) -> dict[str, list[Drift]]:
+    """What other packages changed, by the classes of ours that need a new revision for nothing else."""
+    named = {module.name for module in gate.modules}
+
+    @cache
+    def is_ours(module: str) -> bool:
+        return module in named or module.startswith(ir.VARIABLE) or is_own(module, project)
+
+    where: Callable[[str], str] = cache(lambda symbol: whereabouts([symbol], project)[symbol])
+    found: dict[str, list[Drift]] = {}
+    for symbol, one in asked.items():
+        history = gate.history(symbol)
+        if can_have_drifted(one) and history is not None:
+            found[symbol] = drifts(history[history.last].schema, one.schema, is_ours, where)
+    return {symbol: one for symbol, one in found.items() if one}
+
+
+def _drift(gate: Gate, module: Module, symbol: str, drift: Drift, is_broken: bool) -> Finding:
+    run = f"treaty lock {module.name} -m '...'"
+    if drift.kind == "renamed":
+        same = f"treaty lock {module.name} --moved {drift.was}={drift.now}"
+        fix = f"if it is the same under another name, run: {same}; if not, write a migration, then run: {run}"
+    elif is_broken:
+        fix = f"earlier checkpoints need help, as the SILENT and LOAD findings say, or the package as it was; then run: {run}"
+    else:
+        fix = f"earlier checkpoints resolve; run: {run}"
+    line = module.line(symbol, gate.attribute(symbol, drift.path))
+    field = show(drift.path).removeprefix("$").removeprefix(".")
+    return Finding("DRIFT", drift.kind, relative(module.file), drift.message, fix, line, symbol, field)
+
+
+def _of_class(
+    module: Module, symbol: str, kind: ProcessKind, message: str, fix: str, revision: int | None = None
+) -> Finding:
+    revisions = () if revision is None else (revision,)
+    line = module.line(symbol)
+    return Finding("PROCESS", kind, relative(module.file), message, fix, line, symbol, revisions=revisions)
 
 
 def _of_file(path: Path, message: str) -> Finding:
     name = relative(path)
-    return Finding(PROCESS, name, message.removeprefix(f"{name}: "))
+    return Finding("PROCESS", "lock", name, message.removeprefix(f"{name}: "))

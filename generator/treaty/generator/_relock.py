@@ -3,18 +3,20 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import attrs
 from attrs import define, field, frozen
 
+from treaty.generator._findings import Finding, unwaived
+from treaty.generator._gate import Gate
 from treaty.generator._locks import lock_of, lock_path, stray_locks
 from treaty.generator._modules import Module
 from treaty.generator._moving import Ask, Moving
-from treaty.generator._process import check_migrations, unwaived
+from treaty.generator._process import check_migrations
 from treaty.generator._project import Project
 from treaty.generator._revisions import Next, next_revisions
-from treaty.schema import Schema, TreatyError
+from treaty.schema import TreatyError
 from treaty.schema._classes import relative
-from treaty.schema.evolution.gate import Breach, breaches
-from treaty.schema.evolution.history import History
+from treaty.schema.evolution.gate import Breach
 from treaty.schema.evolution.lock import Line, Lock, Orphaned, Waived
 from treaty.schema.evolution.resolution import show
 
@@ -51,7 +53,7 @@ class Relock:
         moving = self._moving(files)
         self._say(moving)
         asked = next_revisions(self.modules, self.locks)
-        self._check(asked)
+        self._check()
         for one in asked.values():
             self._add(one)
         changed = [name for name, lock in self.locks.items() if lock.log and lock != before[name]]
@@ -84,47 +86,36 @@ class Relock:
             self._enter(symbol, Waived(rule, symbol, number, self.wishes.why))
             self.said.append(f"{_name(symbol)}: {rule} of revision {number} is waived: {self.wishes.why}")
 
-    def _check(self, asked: Mapping[str, Next]) -> None:
+    def _check(self) -> None:
         """Nothing that was released is changed, and every earlier revision can still be restored."""
         wrong = [
             str(one)
             for module in self.modules
-            for one in unwaived(check_migrations(module, self.locks[module.name]), module, self.locks[module.name])
+            for one in unwaived(check_migrations(module, self.locks[module.name]), self.locks)
         ]
-        wrong += self._lost(asked)
+        wrong += self._lost()
         if wrong:
             raise TreatyError("\n".join(wrong))
 
-    def _lost(self, asked: Mapping[str, Next]) -> Iterator[str]:
+    def _lost(self) -> Iterator[str]:
         """What an earlier revision lacks to become the present declaration, where nobody gave it up or says it is meant."""
-        if not asked:
-            return
-        declared = {symbol: one for module in self.modules for symbol, one in module.declared.items()}
-        told = breaches(declared, self._history)
-        for one in told:
-            numbers = [number for number in one.revisions if number not in self._line(one.symbol).orphaned]
-            if numbers and not self._is_waived(one):
-                yield _refusal(one, numbers)
+        gate = Gate(self.modules, self.locks)
+        told = gate.breaches()
+        for finding in unwaived(map(gate.finding, told), self.locks):
+            given_up = self._line(finding.symbol).orphaned
+            if numbers := tuple(number for number in finding.revisions if number not in given_up):
+                yield _refusal(attrs.evolve(finding, revisions=numbers))
         known = {(one.name, one.symbol, one.path) for one in told}
         # A class that reaches one that is given up is given up with it: the gate tells of it once nothing below is told.
-        while more := [one for one in self._remaining(declared) if (one.name, one.symbol, one.path) not in known]:
+        while more := [one for one in self._remaining(gate) if (one.name, one.symbol, one.path) not in known]:
             for one in more:
                 known.add((one.name, one.symbol, one.path))
                 for number in one.revisions:
                     self._give_up(one.symbol, number, f"with what it reaches at {show(one.path)}")
 
-    def _remaining(self, declared: Mapping[str, Schema]) -> list[Breach]:
+    def _remaining(self, gate: Gate) -> list[Breach]:
         orphaned = {symbol: line.orphaned for lock in self.locks.values() for symbol, line in lock.lines.items()}
-        return breaches(declared, self._history, orphaned) if any(orphaned.values()) else []
-
-    def _is_waived(self, breach: Breach) -> bool:
-        waived = {(one.rule, one.number) for one in self._line(breach.symbol).waived}
-        return all({(breach.rule, number), (breach.name, number)} & waived for number in breach.revisions)
-
-    def _history(self, symbol: str) -> History | None:
-        name = symbol.partition(":")[0]
-        steps = {symbol: one for module in self.modules for symbol, one in module.steps.items()}
-        return self.locks[name].history(symbol, steps.get(symbol)) if name in self.locks else None
+        return gate.breaches(orphaned) if any(orphaned.values()) else []
 
     def _add(self, one: Next) -> None:
         name = one.symbol.partition(":")[0]
@@ -153,14 +144,9 @@ class Relock:
         self.locks[name] = self.locks[name].with_entry(entry)
 
 
-def _refusal(breach: Breach, numbers: list[int]) -> str:
-    name = _name(breach.symbol)
-    which = f"revision {numbers[0]}" if len(numbers) == 1 else f"revisions {', '.join(map(str, numbers))}"
-    hint = f"; {breach.hint}" if breach.hint else ""
-    return (
-        f"{name}: {breach.name}: checkpoints of {which} could not be restored any more: {breach.message} at {show(breach.path)}{hint}; "
-        f"to give up: {' '.join(f'--orphan {name}:{number}' for number in numbers)} --why '...'"
-    )
+def _refusal(finding: Finding) -> str:
+    orphans = " ".join(f"--orphan {finding.cls}:{number}" for number in finding.revisions)
+    return f"{finding}; to give up what breaks: {orphans} --why '...'"
 
 
 def _name(symbol: str) -> str:

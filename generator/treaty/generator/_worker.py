@@ -5,6 +5,7 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -52,13 +53,15 @@ def read(name: str) -> dict[str, Any]:
     root_ids = [reader.root(cls) for cls in found]
     classes = reader.classes()
     homes = {cls.module for cls in classes if cls.kind == "state"} | {name}
+    symbols = dict.fromkeys([*root_ids, *(cls.symbol for cls in classes if cls.kind == "state")])
     return {
         "file": inspect.getsourcefile(module) or "",
         "roots": root_ids,
         "classes": [class_to_data(cls) for cls in classes],
         "generics": generics([cls for cls in found if getattr(cls, "__parameters__", ())]),
-        "steps": {id: {n: step_to_data(step) for n, step in steps_of(id).items()} for id in root_ids},
-        "lines": class_lines(module),
+        "steps": {symbol: {n: step_to_data(step) for n, step in steps_of(symbol).items()} for symbol in symbols},
+        "lines": lines(module),
+        "histories": {home: lock for home in sorted(homes - {name}) if (lock := history(home))},
         "generated": {home: generated_name(home) for home in sorted(homes)},
         "former": {home: former for home in sorted(homes) if (former := former_name(home))},
     }
@@ -74,14 +77,34 @@ def generics(classes: list[type]) -> dict[str, Any]:
         return {"roots": {}, "classes": [], "problems": list(error.problems)}
 
 
-def class_lines(module: ModuleType) -> dict[str, int]:
-    """Where the classes of a module begin, for messages."""
+def history(module: str) -> str:
+    """The lock of another module, from the code that was generated of it: an installed package need not have the file.
+
+    Read and not imported, which would take the runtime. "" where there is none.
+    """
+    try:
+        spec = importlib.util.find_spec(f"{generated_name(module)}_history")
+        body = ast.parse(Path(spec.origin).read_bytes()).body if spec is not None and spec.origin else []
+    except (ImportError, ValueError, OSError, SyntaxError):
+        return ""
+    texts = (one.value for one in body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "LOCK")
+    return next((one.value for one in texts if isinstance(one, ast.Constant) and isinstance(one.value, str)), "")
+
+
+def lines(module: ModuleType) -> dict[str, int]:
+    """Where the classes of a module begin, and their fields, for messages."""
     try:
         body = ast.parse(inspect.getsource(module)).body
     except (OSError, TypeError, SyntaxError):
         return {}
-    classes = [one for one in body if isinstance(one, ast.ClassDef)]
-    return {one.name: min([one.lineno, *(above.lineno for above in one.decorator_list)]) for one in classes}
+    found: dict[str, int] = {}
+    for cls in body:
+        if isinstance(cls, ast.ClassDef):
+            found[cls.name] = min([cls.lineno, *(above.lineno for above in cls.decorator_list)])
+            for one in cls.body:
+                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+                    found[f"{cls.name}.{one.target.id}"] = one.lineno
+    return found
 
 
 def main(result: str, *modules: str) -> None:

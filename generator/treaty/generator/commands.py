@@ -9,10 +9,13 @@ from typing import Any
 
 import click
 
-from treaty.generator._generate import check_modules, orphans, outputs_of
+from treaty.generator._check import check_modules
+from treaty.generator._findings import can_be_waived
+from treaty.generator._generate import orphans, outputs_of
 from treaty.generator._modules import Module, read_modules, with_used
 from treaty.generator._project import Project
 from treaty.generator._relock import Relock, Wishes
+from treaty.generator._report import FORMATS
 from treaty.generator._write import write_file
 from treaty.schema import TreatyError
 from treaty.schema._classes import relative
@@ -24,15 +27,18 @@ _NO_MODULES = (
 
 
 def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declaration mistakes are the user's to read, not a traceback."""
+    """Declaration mistakes are the user's to read, not a traceback. Where there is a format, standard output has them in it too."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except TreatyError as error:
-            for line in str(error).splitlines():
+            lines = str(error).splitlines()
+            for line in lines:
                 click.echo(f"error: {line}", err=True)
+            for line in FORMATS[kwargs.get("form", "text")]((), lines):
+                click.echo(line)
             sys.exit(2)
 
     return run
@@ -61,7 +67,12 @@ def generate(modules: tuple[str, ...]) -> None:
 @click.option(
     "--orphan", multiple=True, metavar="CLASS:N", help="Give up revision N of a class, or all of one that is gone."
 )
-@click.option("--waive", multiple=True, metavar="RULE:CLASS:N", help="A finding of treaty check that is meant so.")
+@click.option(
+    "--waive",
+    multiple=True,
+    metavar="RULE:CLASS:N",
+    help="A finding of treaty check that is meant so, by its rule: LOAD, or LOAD-dtype.",
+)
 @click.option("--why", default="", help="The reason, which --orphan and --waive need.")
 @_errors_as_text
 def lock(
@@ -103,20 +114,33 @@ def lock(
 
 @click.command()
 @click.argument("modules", nargs=-1, metavar="[MODULE]...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="text",
+    help="text for people, json for programs, github for annotations of a pull request.",
+)
 @_errors_as_text
-def check(modules: tuple[str, ...]) -> None:
-    """Fail unless generated code is fresh, unedited, and has no orphans, and the lock, if there is one, is up to date.
+def check(modules: tuple[str, ...], form: str) -> None:
+    """Fail unless earlier checkpoints can still be restored, the lock is up to date, and generated code is fresh.
 
-    Prints what differs and the command that mends it. Exit code: 0 fresh, 1 not, 2 a declaration is wrong.
+    One line a finding, with the name of its rule, which docs/rules.md explains: what breaks, where, which revisions, and how to
+    write it right. SILENT and LOAD are checkpoints that would be restored as something else, or not at all; PROCESS is what
+    is not locked, or was changed after that; DRIFT is a class of another package that changed. Below stale files is what
+    differs. Only the last applies to modules without a lock.
+
+    Exit code: 0 all is fine, 1 there are findings, 2 a declaration or a file cannot be read.
     """
     project = Project.find()
     found = _read(modules, project)
     findings = check_modules(found, project)
-    for finding in findings:
-        click.echo(str(finding))
+    for line in FORMATS[form](findings, ()):
+        click.echo(line)
     if findings:
         sys.exit(1)
-    click.echo(f"{len(found)} generated module{'s' if len(found) != 1 else ''} fresh")
+    if form == "text":
+        click.echo(f"{len(found)} generated module{'s' if len(found) != 1 else ''} fresh")
 
 
 def _read(modules: tuple[str, ...], project: Project) -> list[Module]:
@@ -156,7 +180,11 @@ def _orphan(text: str) -> tuple[str, int | None]:
 def _waiver(text: str) -> tuple[str, str, int]:
     found = re.fullmatch(r"([A-Z]+(?:-[a-z-]+)?):(.+):([1-9]\d*)", text)
     if found is None:
-        raise TreatyError(f"--waive {text}: expected RULE:CLASS:N, such as SILENT:Linear:1")
+        raise TreatyError(f"--waive {text}: expected RULE:CLASS:N, such as LOAD-dtype:Linear:1")
+    if not can_be_waived(found[1]):
+        raise TreatyError(
+            f"--waive {text}: expected a rule that revisions break, such as LOAD or LOAD-dtype, got {found[1]}"
+        )
     return found[1], found[2], int(found[3])
 
 

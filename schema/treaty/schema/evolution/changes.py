@@ -25,6 +25,11 @@ def changes(before: ir.Schema, after: ir.Schema) -> tuple[str, ...]:
     return (*own, *([f"through {', '.join(through)}"] if through else []))
 
 
+def own_changes(before: ir.Schema, after: ir.Schema, old: str, new: str) -> tuple[str, ...]:
+    """Of a class that both reach, by its ids, and of none that it reaches."""
+    return tuple(_Both(before, after).classes(old, new))
+
+
 @frozen
 class _Both:
     before: ir.Schema

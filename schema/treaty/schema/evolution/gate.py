@@ -11,18 +11,16 @@ from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema.evolution.history import Histories, History
-from treaty.schema.evolution.resolution import Path, Problem
+from treaty.schema.evolution.resolution import LoadKind, Path, Problem, SilentKind
 from treaty.schema.evolution.resolve import Resolver
-
-RuleName = Literal["SILENT", "LOAD", "PROCESS", "DRIFT"]
 
 
 @frozen
 class Breach:
     """A change that earlier checkpoints of a class do not survive, or survive as something else."""
 
-    rule: RuleName
-    kind: str
+    rule: Literal["SILENT", "LOAD"]
+    kind: SilentKind | LoadKind
     symbol: str
     path: Path
     message: str

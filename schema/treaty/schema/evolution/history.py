@@ -46,6 +46,7 @@ class History:
     revisions: tuple[Revision, ...] = ()
     steps: Mapping[int, Step] = attrs.field(factory=dict)
     former: tuple[str, ...] = ()  # symbols that the class had before
+    renamed: Mapping[str, str] = attrs.field(factory=dict)  # classes that it reaches, by symbols that they had before
 
     @property
     def last(self) -> int:

@@ -138,7 +138,7 @@ class Lock:
             Revision(entry.number, entry.digest, partial(self.schema, place, entry), self._uses(place, entry))
             for place, entry in line.revisions
         )
-        return History(symbol, tuple(revisions), dict(steps or {}), line.former)
+        return History(symbol, tuple(revisions), dict(steps or {}), line.former, self._renamed(-1))
 
     def schema(self, place: int, entry: Revised) -> ir.Schema:
         """What a revision, at a place in the log, declared: its class and all that it reached then, by present names."""

@@ -20,6 +20,30 @@ Verb = Literal[
     "as-is", "renamed", "defaulted", "widened", "cast", "moved", "migrated", "missing"
 ]  # the last: a problem
 
+# Sorts of change. What is SILENT would be restored as something else; what is LOAD is not restored, or not surely.
+SilentKind = Literal["dims-permuted", "class", "function", "prng", "default"]
+LoadKind = Literal[
+    "removed",
+    "renamed",
+    "added",
+    "dtype",
+    "rank",
+    "size",
+    "tie",
+    "type",
+    "container",
+    "tuple",
+    "required",
+    "untyped",
+    "enum",
+    "keys",
+    "prng",
+    "arguments",
+    "migration",
+    "revision",
+    "newer",
+]
+
 
 @frozen
 class Keep:
@@ -138,10 +162,10 @@ Plan = Keep | Convert | Make | Each | Unless | Same | Through
 
 @frozen
 class Problem:
-    """Why a checkpoint cannot be read, or not surely. `kind` is a short name for the sort of change."""
+    """Why a checkpoint cannot be read, or not surely."""
 
     rule: Literal["SILENT", "LOAD"]
-    kind: str
+    kind: SilentKind | LoadKind
     expected: str
     got: str
     path: Path = ()

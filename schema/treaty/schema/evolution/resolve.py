@@ -26,12 +26,14 @@ from treaty.schema.evolution.resolution import (
     Fill,
     From,
     Keep,
+    LoadKind,
     Make,
     Path,
     Plan,
     Problem,
     Resolution,
     Same,
+    SilentKind,
     Through,
     Unless,
 )
@@ -91,15 +93,15 @@ class Outcome:
         self.conditions += [problem.below(*keys) for problem in other.conditions]
         return other.plan
 
-    def problem(self, kind: str, expected: str, got: str, path: Path, hint: str = "") -> Plan:
+    def problem(self, kind: LoadKind, expected: str, got: str, path: Path, hint: str = "") -> Plan:
         self.problems.append(Problem("LOAD", kind, expected, got, path, hint))
         return Keep()
 
-    def silent(self, kind: str, expected: str, got: str, path: Path, hint: str = "") -> Plan:
+    def silent(self, kind: SilentKind, expected: str, got: str, path: Path, hint: str = "") -> Plan:
         self.problems.append(Problem("SILENT", kind, expected, got, path, hint))
         return Keep()
 
-    def condition(self, kind: str, expected: str, got: str, path: Path, hint: str = "") -> None:
+    def condition(self, kind: LoadKind, expected: str, got: str, path: Path, hint: str = "") -> None:
         self.conditions.append(Problem("LOAD", kind, expected, got, path, hint))
 
 
@@ -111,6 +113,7 @@ class Resolver:
     cast: Mapping[str, str] = _NO_CASTS
     revisions: Mapping[str, int] = _NOTHING
     known: dict[tuple[str, ...], Outcome] = field(factory=dict)
+    renamed: dict[str, str] = field(factory=dict)  # what histories say of classes of other packages
     _below: dict[tuple[int, str], ir.Schema] = field(factory=dict)
     _kept: list[ir.Schema] = field(factory=list)  # for `_below`, so that no id of one is used again
     _entered_again: set[tuple[str, ...]] = field(factory=set)  # classes that were met inside themselves
@@ -151,6 +154,7 @@ class Resolver:
         history = self.histories(reader.cls.symbol)
         if history is None or not history.revisions:
             return self._fields(writer, reader)
+        self.renamed |= history.renamed
         present = history.present(reader.schema)
         if not reader.present:  # of a type argument, that may be the present all the same, not locked yet
             present = max(history.numbers(reader.schema), default=history.last + 1)
@@ -431,9 +435,10 @@ class _Frame:
     def _node(self, writer: ir.Node, reader: ir.Node, path: Path) -> Plan:
         theirs, mine = self.resolver.below(self.writer, writer.cls), self.resolver.below(self.reader, reader.cls)
         if self._is_other_class(theirs.cls, mine.cls):
-            hint = "write a migration of the class that it is in"
-            if mine.cls.kind == "state":
-                hint = f"if it is the same under another name, say so: treaty lock --moved {theirs.cls.symbol}={mine.cls.symbol}; if not, {hint}"
+            hint = (
+                f"if it is the same under another name, say so: treaty lock --moved {theirs.cls.symbol}={mine.cls.symbol}; "
+                "if not, write a migration of the class that it is in"
+            )
             return self.found.silent("class", mine.cls.symbol, theirs.cls.symbol, path, hint)
         found = self.resolver.classes(theirs, mine)
         plan = self.found.take(found, *path)
@@ -462,6 +467,8 @@ class _Frame:
         """
         history = self.resolver.histories(reader.symbol)
         if writer.symbol == reader.symbol or (history is not None and writer.symbol in history.former):
+            return False
+        if self.resolver.renamed.get(writer.symbol) == reader.symbol:
             return False
         foreign = ("namedtuple", "foreign")
         if writer.kind in foreign and reader.kind in foreign:
