@@ -1,11 +1,15 @@
 """Checkpoints in every format, and what they hold compared bit for bit."""
 
+import enum
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+import jax
 import numpy as np
+from jax.tree_util import Partial
 
 from treaty.runtime import save, to_state_dict
 from treaty.runtime._state.registry import codec_of_instance, revisions_of
@@ -54,6 +58,25 @@ def _bits(leaf: Any) -> tuple[str, Any]:
         array = np.asarray(leaf)
         return f"{array.dtype}{list(array.shape)}", array.tobytes()
     return type(leaf).__name__, repr(leaf)
+
+
+def leaf_bits(value: Any) -> Any:
+    """Of a value of any field: an array, a number, or a tree of them, whatever its classes are called."""
+    if isinstance(value, enum.Enum):
+        return leaf_bits(value.name)
+    if isinstance(value, Partial):
+        return leaf_bits({"args": value.args, "keywords": value.keywords})
+    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return str(jax.random.key_impl(value)), leaf_bits(jax.random.key_data(value))
+    if attrs.has(type(value)):
+        value = {one.alias: getattr(value, one.name) for one in attrs.fields(type(value))}
+    elif hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {key: leaf_bits(one) for key, one in sorted(value.items(), key=lambda pair: str(pair[0]))}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(leaf_bits, value))
+    return _bits(value)
 
 
 def fingerprint(path: Path) -> dict[str, str]:

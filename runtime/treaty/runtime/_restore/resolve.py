@@ -103,7 +103,7 @@ def _has_steps(schema: Schema) -> bool:
 
 
 def _check_revision(codec: Codec[Any], history: History | None, revision: int) -> None:
-    if history is None or revision > max(history.last, history.present(codec.schema)):
+    if history is None or revision > max(history.last, history.present(codec.schema, history_of)):
         name = codec.schema.root_class.qualname
         known = "none are locked" if history is None else f"{history.last} are locked"
         raise InvalidArgumentError(f"expected a revision of {name}, got revision={revision}: {known}")
@@ -150,7 +150,7 @@ def _said(source: Source, codec: Codec[Any], history: History, options: Options)
     said = next((source.revisions[one] for one in symbols if one in source.revisions), None)
     if said is None or options.at is not None:
         return None
-    if said > max(history.present(codec.schema), history.last):
+    if said > max(history.present(codec.schema, history_of), history.last):
         name = codec.schema.root_class.qualname
         raise InvalidArgumentError(
             f"expected a revision of {name} that this code knows, up to {history.last}, got revision {said}, of newer code, "
@@ -173,7 +173,7 @@ def _fitting(
     # What a format without None does not hold may be one, or a field that was not there yet.
     is_sure = tree is not None and not source.forgets_none
     if tree is not None:
-        yield history.present(codec.schema), tree, None
+        yield history.present(codec.schema, history_of), tree, None
     for number in confusable(codec) if is_sure else _earlier(codec, history):
         found = _if_fitting(source, history.schema(number, codec.schema), options)
         if found is not None:
@@ -182,7 +182,7 @@ def _fitting(
 
 def _earlier(codec: Codec[Any], history: History) -> Iterator[int]:
     """The revisions before the present one, the last first."""
-    for number in range(min(history.last, history.present(codec.schema) - 1), 0, -1):
+    for number in range(min(history.last, history.present(codec.schema, history_of) - 1), 0, -1):
         if history.has(number, codec.schema):
             yield number
 

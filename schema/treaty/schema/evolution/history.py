@@ -67,9 +67,14 @@ class History:
         filled = ((one.number, instance(one.schema, args, schema)) for one in self.revisions)
         return [number for number, one in filled if one is not None and one.digest == schema.digest]
 
-    def present(self, schema: ir.Schema) -> int:
-        """The number of the present declaration: the last, or the next where it differs or a migration leads to it."""
-        return self.last if self.is_last(schema) and self.last not in self.steps else self.last + 1
+    def present(self, schema: ir.Schema, others: "Histories | None" = None) -> int:
+        """The number of the present declaration: the last, or the next where it differs or a migration leads to it.
+
+        `others` are the histories of the classes that it reaches: a migration of one of them leads on as well.
+        """
+        reached = [] if others is None else [others(cls.symbol) for cls in schema.classes]
+        is_behind = any(one.last in one.steps for one in (self, *reached) if one is not None)
+        return self.last + 1 if is_behind or not self.is_last(schema) else self.last
 
     def is_last(self, schema: ir.Schema) -> bool:
         """Whether a schema is the last revision as it is. The name alone tells the states of two optimizers apart."""

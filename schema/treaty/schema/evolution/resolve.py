@@ -155,7 +155,7 @@ class Resolver:
         if history is None or not history.revisions:
             return self._fields(writer, reader)
         self.renamed |= history.renamed
-        present = history.present(reader.schema)
+        present = history.present(reader.schema, self.histories)
         if not reader.present:  # of a type argument, that may be the present all the same, not locked yet
             present = max(history.numbers(reader.schema), default=history.last + 1)
         found = self._revision(history, writer, present)
