@@ -138,7 +138,10 @@ class _Application:
 def _converted(plan: Convert, value: Any) -> Any:
     """A value as another type before a migration sees it; an array is read when it is asked for."""
     if not is_stored_array(value):
-        return {"float": float, "complex": complex}[plan.to](value) if plan.to in ("float", "complex") else value
+        made = {"float": float, "complex": complex}[plan.to](value) if plan.to in ("float", "complex") else value
+        if made != value and value == value:
+            raise MigrationError(f"expected {plan.to}, got {plan.was} {value}, which is none exactly")
+        return made
     dtype = BY_NAME[plan.to].numpy
     return LazyArray(tuple(value.shape), dtype, lambda: np.asarray(value).astype(dtype))
 

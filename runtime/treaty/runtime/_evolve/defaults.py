@@ -9,7 +9,7 @@ import attrs
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._state.arrays import is_key, write_key
 from treaty.runtime._state.state_dict import to_state_dict
-from treaty.schema import ir
+from treaty.schema import SchemaError, ir
 from treaty.schema._classes import class_kind, default_value
 from treaty.schema.evolution.resolution import Fill
 
@@ -24,7 +24,10 @@ def _present(fill: Fill) -> Any:
     cls = _imported(fill.symbol)
     kind = class_kind(cls)
     assert kind is not None  # it is a class of the reader's schema
-    value = default_value(cls, kind, fill.field, call=True)
+    try:
+        value = default_value(cls, kind, fill.field, call=True)
+    except SchemaError as error:
+        raise InvalidArgumentError(f"{fill.symbol}, {fill.field}: {error}") from error
     if value is attrs.NOTHING:
         raise InvalidArgumentError(
             f"expected a default that needs nothing else, got a factory that takes the instance at {fill.field} of {fill.symbol}"
@@ -36,7 +39,12 @@ def _past(fill: Fill) -> Any:
     """Of a revision that is past only the text of a default is left."""
     text = fill.default
     if text.startswith("factory:"):
-        return _imported(text.removeprefix("factory:"))()
+        factory = _imported(text.removeprefix("factory:"))
+        try:
+            return factory()
+        except Exception as error:  # it is user code: it can raise anything
+            said = f"{type(error).__name__}: {error}"
+            raise InvalidArgumentError(f"{fill.symbol}, {fill.field}: {text} raises {said}") from error
     if isinstance(_inner(fill.type), ir.Enum) and ":" in text:
         return text.rpartition(".")[2]
     try:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from treaty.runtime._errors import InvalidArgumentError
+from treaty.runtime._errors import InvalidArgumentError, StateMismatchError
 from treaty.runtime._evolve.apply import apply
 from treaty.runtime._evolve.histories import has_history, history_of
 from treaty.runtime._restore.fit import fit
@@ -127,7 +127,11 @@ def _by_structure(source: Source, codec: Codec[Any], options: Options, history: 
     number = options.revision if options.revision is not None else _said(source, codec, history, options)
     if number is not None:
         schema = _schema(codec, history, number)
-        return Resolved(_tree(source, schema, options), True, _resolution(codec, history, number, source, options))
+        tree = _tree(source, schema, options)
+        if options.revision is not None and (mismatches := explain(schema, abstract(tree))):
+            # Else a default would take the place of what is stored.
+            raise StateMismatchError(mismatches, [f"revision={number} was asked for, and {source.where} is not of it"])
+        return Resolved(tree, True, _resolution(codec, history, number, source, options))
     fits = list(_fitting(source, codec, options, history))
     name = codec.schema.root_class.qualname
     if not fits:

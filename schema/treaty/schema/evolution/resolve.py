@@ -311,15 +311,15 @@ class _Frame:
         """Fields of which the declaration does not say what became of them, or where they come from."""
         new = [*missing, *(one for one in self.reader.cls.fields if one.key in dict(filled))]
         name = self.reader.cls.qualname
+        aliases = {alias: one.name for one in self.reader.cls.fields for alias in one.aliases}
         for one in vanished:
             alike = next((other for other in new if self._is_alike(one.type, other.type)), None)
             if alike is None:
+                hint = f"write @state(reserved=({one.key!r},)) to drop it"
+                if one.key in aliases:
+                    hint = f"it is an alias of {aliases[one.key]}, which is stored too: write a migration that says which one counts"
                 self.found.problem(
-                    "removed",
-                    f"no such key in {name}",
-                    ir.describe(one.type),
-                    (one.key,),
-                    self._hint(f"write @state(reserved=({one.key!r},)) to drop it"),
+                    "removed", f"no such key in {name}", ir.describe(one.type), (one.key,), self._hint(hint)
                 )
                 continue
             new.remove(alike)
