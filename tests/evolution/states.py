@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
@@ -66,7 +67,7 @@ def leaf_bits(value: Any) -> Any:
         return leaf_bits(value.name)
     if isinstance(value, Partial):
         return leaf_bits({"args": value.args, "keywords": value.keywords})
-    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return str(jax.random.key_impl(value)), leaf_bits(jax.random.key_data(value))
     if attrs.has(type(value)):
         value = {one.alias: getattr(value, one.name) for one in attrs.fields(type(value))}
