@@ -567,3 +567,35 @@ def test_a_rule_that_does_not_fit_is_told(project: Project, name: str) -> None:
     project.declare(f'@state\nclass A:\n    c: Float32[Array, "k"]\n    n: int\nmigration(A, 1, moves=[{rule}])\n')
     found = resolve(before, schema_of(project["A"]), history_of)
     assert str(found.problems[0]) == f"{expected} at $; in migration(A, 1)"
+
+
+FILLED = "def seven():\n    return [7]\n@state\nclass A:\n    x: int\n    more: list[int] = field(factory={})\n"
+
+
+@pytest.mark.parametrize("factory", ["seven", "lambda: [7]"])
+def test_a_default_is_filled_in_before_a_later_migration(project: Project, tmp_path: Path, factory: str) -> None:
+    project.release("@state\nclass A:\n    x: int\n")
+    paths = write(tmp_path, project["A"](x=3))
+    project.release(FILLED.format(factory))
+    released(project, FILLED.format(factory).replace("x: int", "y: int") + "migration(A, 2, moves=[Rule('x', 'y')])\n")
+    for path in paths.values():
+        found = restore(path, project["A"])
+        assert (found.y, found.more) == (3, [7])
+
+
+def test_a_default_without_a_name_that_moved_on_is_told_in_time(project: Project) -> None:
+    """Only its text is left, and no text makes a lambda."""
+    project.release("@state\nclass A:\n    x: int\n")
+    before = schema_of(project["A"])
+    project.release(FILLED.format("lambda: [7]"))
+    step = "migration(A, 2, moves=[Rule('more', 'most')])\n"
+    project.declare(FILLED.format("lambda: [7]").replace("more", "most") + step)
+    (problem,) = resolve(before, schema_of(project["A"]), history_of).problems
+    assert str(problem) == (
+        f"expected a default that can be made again, got {project.name}:A.<lambda> at $.more; a later migration begins "
+        f"after it was filled in: give the factory a name, or write the value in a migration"
+    )
+    project.locked = type(project.locked)(project.name, project.locked.log[:1])
+    project.release(FILLED.format("seven"))
+    project.declare(FILLED.format("seven").replace("more", "most") + step)
+    assert resolve(before, schema_of(project["A"]), history_of).ok

@@ -671,3 +671,13 @@ def test_a_generic_class_that_has_another_number_of_arguments(project: Project) 
     assert leaves(resolve(before, schema_of(project["A"]), history_of)) == ["$.m.mu: as-is", "$.m.nu: defaulted (None)"]
     project.declare(more + 'migration(M, 1, moves=[Rule("mu", "mu")])\n')
     assert not resolve(before, schema_of(project["A"]), history_of).problems
+
+
+def test_a_new_size_of_two_that_were_tied_is_one(project: Project) -> None:
+    linear = '@state\nclass L:\n    k: Float32[Array, "{}"]\n'
+    root = "@state\nclass A:\n    mu: Annotated[L, Dims(...)]\n    nu: Annotated[L, Dims(...)]\n"
+    project.release(linear.format("a b") + root)
+    before = schema_of(project["A"])
+    step = "migration(L, 1, moves=[Rule('k', 'k', 'a b -> (a b)')])\n"
+    project.declare(linear.format("n") + step + root)
+    assert conditions(resolve(before, schema_of(project["A"]), history_of)) == []

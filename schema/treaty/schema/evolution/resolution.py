@@ -69,6 +69,12 @@ class Fill:
     default: str
     present: bool
 
+    @property
+    def can_be_made(self) -> bool:
+        """Whether there is more than a text: a function without a name, and an object, are gone with their declaration."""
+        is_nameless = self.default.startswith("factory:") and "<" in self.default
+        return self.present or not (is_nameless or self.default.startswith("value:"))
+
 
 @frozen
 class From:

@@ -114,6 +114,7 @@ class Resolver:
     revisions: Mapping[str, int] = _NOTHING
     known: dict[tuple[str, ...], Outcome] = field(factory=dict)
     renamed: dict[str, str] = field(factory=dict)  # what histories say of classes of other packages
+    declared: dict[str, ir.Class] = field(factory=dict)  # the present classes, by symbol
     _below: dict[tuple[int, str], ir.Schema] = field(factory=dict)
     _kept: list[ir.Schema] = field(factory=list)  # for `_below`, so that no id of one is used again
     _entered_again: set[tuple[str, ...]] = field(factory=set)  # classes that were met inside themselves
@@ -122,6 +123,7 @@ class Resolver:
         if revisions != self.revisions:  # else a class would be taken for another revision than it was said to be
             self.known.clear()
         self.revisions = revisions
+        self.declared |= {cls.symbol: cls for cls in reader.classes}
         found = self.classes(_Side(writer, "stored"), _Side(reader, "present"))
         return Resolution(
             writer, reader, found.plan, tuple(found.problems), tuple(found.conditions), found.revision, found.present
@@ -287,7 +289,12 @@ class _Frame:
                 self.cast_from = one.cast_from
                 parts.append((one.key, From(key, self.type(stored.pop(key).type, one.type, (one.key,)))))
             elif one.default is not None:
-                parts.append((one.key, self._fill(self.reader, one)))
+                fill = self._fill(self.reader, one)
+                parts.append((one.key, fill))
+                if not fill.can_be_made:
+                    expected, got = "a default that can be made again", fill.default.removeprefix("factory:")
+                    hint = "a later migration begins after it was filled in: give the factory a name, or write the value in a migration"
+                    self.found.problem("default", expected, got, (one.key,), hint)
             else:
                 missing.append(one)
         drops = [Drop(key, self._refill(stored.pop(key))) for key in self.reader.cls.reserved if key in stored]
@@ -300,6 +307,11 @@ class _Frame:
         return self.found
 
     def _fill(self, side: _Side, one: ir.Field) -> Fill:
+        """The default of a field; that of a past revision is the present one, where that says the same."""
+        now = None if side.present else self.resolver.declared.get(side.cls.symbol)
+        for other in () if now is None else now.fields:
+            if (other.key, other.default) == (one.key, one.default):
+                return Fill(side.cls.symbol, other.name, one.type, str(one.default), True)
         return Fill(side.cls.symbol, one.name, one.type, str(one.default), side.present)
 
     def _refill(self, one: ir.Field) -> Fill | None:
@@ -455,10 +467,13 @@ class _Frame:
 
     def _assume(self, writer: ir.Node, reader: ir.Node, path: Path) -> None:
         """Ties of a class that a migration changes: it may give other sizes, but most keep their names."""
-        stored = dict(writer.ties)
+        stored = {name: substituted(size, self.sizes.writer) for name, size in writer.ties}
+        schema = self.resolver.below(self.writer, writer.cls).schema
+        # A new size is one of those that were there: of two instances with the same sizes, the same.
+        is_known = set(schema.root_class.dims) <= stored.keys() and not any(map(_has_any_length, schema.classes))
+        where = f"{writer.cls}({stored})" if is_known else ".".join(path)
         for name, size in reader.ties:
-            theirs = substituted(stored.get(name, Name(f"{'.'.join(path)}.{name}")), self.sizes.writer)
-            self.sizes.assumed.append(Pair(size, theirs, path))
+            self.sizes.assumed.append(Pair(size, stored.get(name, Name(f"{where}.{name}")), path))
 
     def _is_other_class(self, writer: ir.Class, reader: ir.Class) -> bool:
         """Of classes of other libraries the name is the meaning: two with the same fields are two things.
@@ -539,6 +554,12 @@ def _instructed(past: ir.Schema, reader: ir.Schema) -> ir.Schema:
     reserved = (*own.reserved, *(key for key in reader.root_class.reserved if key not in keys))
     changed = evolve(own, fields=fields, reserved=reserved)
     return ir.Schema(past.root, tuple(changed if cls is own else cls for cls in past.classes))
+
+
+def _has_any_length(cls: ir.Class) -> bool:
+    """Whether a class has lists or dicts of which no dim says how long they are."""
+    types = (type for one in cls.fields for type in ir.every_type(one.type))
+    return any(isinstance(type, (ir.Sequence, ir.Dict)) and type.length is None for type in types)
 
 
 def _filled(history: History, number: int, writer: _Side, reader: _Side) -> ir.Schema:
