@@ -30,6 +30,11 @@ class Linear:
 
 
 @state
+class Nothing:
+    """What an optimizer without state has."""
+
+
+@state
 class Model:
     layers: Annotated[tuple[Linear, ...], Length("n"), Dims(d_in="d", d_out="d")]
     rng: Key[Array, ""]
@@ -39,6 +44,7 @@ class Model:
 
 
 load(Model)
+load(Nothing)
 
 
 def model() -> Model:
@@ -58,6 +64,11 @@ def test_an_instance_comes_back_as_it_was(tmp_path: Path) -> None:
     assert (restored.step, restored.name, restored.extra) == (7, "x", {"a": {"0": 1, "1": None}, "b": {}})
     assert jax.random.key_data(restored.rng).tolist() == [0, 5]
     assert jax.tree.all(jax.tree.map(np.array_equal, restored.layers, model().layers))
+
+
+def test_a_class_without_fields_comes_back(tmp_path: Path) -> None:
+    npz.write(tmp_path / "x.npz", Nothing())
+    assert isinstance(npz.restore(tmp_path / "x.npz", Nothing), Nothing)
 
 
 def test_every_dtype_survives(tmp_path: Path) -> None:

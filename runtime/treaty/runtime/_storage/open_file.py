@@ -1,5 +1,6 @@
 """A file that is read at any place by any thread, and stays the same file when another takes its name."""
 
+import errno
 import io
 import os
 from typing import Any
@@ -53,6 +54,8 @@ class _Stream(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence]
+        if self._at < 0 and whence == os.SEEK_END:
+            raise OSError(errno.EINVAL, "the file is shorter")  # which zipfile, that looks for records, expects
         if self._at < 0:
             raise ValueError(f"expected a place in a file, got {self._at}")
         return self._at
