@@ -1,62 +1,16 @@
-"""The user's project: `[tool.treaty]` in its pyproject.toml, and where modules and their output live."""
+"""The user's project: where the output of its modules lives."""
 
 import sys
-import tomllib
 from pathlib import Path
 
 from attrs import frozen
 
-from treaty.schema import TreatyError
+from treaty.schema._settings import Settings
 
 
 @frozen
-class Project:
-    """`modules` are generated when none is named; `out` is where output goes, if not beside its schema."""
-
-    root: Path
-    modules: tuple[str, ...] = ()
-    out: Path | None = None
-
-    @classmethod
-    def find(cls, start: Path | None = None) -> "Project":
-        """The project around a directory: the nearest pyproject.toml upwards, or the directory itself."""
-        start = (start or Path.cwd()).resolve()
-        for root in (start, *start.parents):
-            if (root / "pyproject.toml").is_file():
-                return cls._read(root)
-        return cls(start)
-
-    @classmethod
-    def _read(cls, root: Path) -> "Project":
-        try:
-            data = tomllib.loads((root / "pyproject.toml").read_text())
-        except tomllib.TOMLDecodeError as error:
-            raise TreatyError(f"{root / 'pyproject.toml'}: {error}") from error
-        options = data.get("tool", {}).get("treaty", {})
-        unknown = sorted(set(options) - {"modules", "out"})
-        if unknown:
-            raise TreatyError(f"[tool.treaty] has no option {unknown[0]!r}; expected modules, out")
-        modules, out = options.get("modules", []), options.get("out")
-        if not isinstance(modules, list) or not all(isinstance(name, str) for name in modules):
-            raise TreatyError('[tool.treaty] modules: expected a list of module names, such as ["my.state"]')
-        if out is not None and not isinstance(out, str):
-            raise TreatyError('[tool.treaty] out: expected a directory, such as "generated"')
-        return cls(root, tuple(modules), root / out if out else None)
-
-    @property
-    def search_path(self) -> list[str]:
-        """Where modules are looked for besides the installed ones: the root, and src/ where there is one."""
-        return [str(path) for path in (self.root / "src", self.root) if path.is_dir()]
-
-    def module_name(self, named: str) -> str:
-        """A module by its dotted name, or by its file, as shells complete it."""
-        if not named.endswith(".py"):
-            return named
-        file = Path(named).resolve()
-        for root in map(Path, self.search_path):
-            if file.is_relative_to(root):
-                return ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        return named
+class Project(Settings):
+    """A project whose modules are generated."""
 
     def output_root(self, module: str, file: str) -> Path:
         """The directory that relative paths of generated files count from."""

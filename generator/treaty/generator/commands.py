@@ -20,11 +20,6 @@ from treaty.generator._write import write_file
 from treaty.schema import TreatyError
 from treaty.schema._classes import relative
 
-_NO_MODULES = (
-    "no modules: name them (treaty generate my.state), or list them in pyproject.toml:\n"
-    '[tool.treaty]\nmodules = ["my.state"]'
-)
-
 
 def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
     """Declaration mistakes are the user's to read, not a traceback. Where there is a format, standard output has them in it too."""
@@ -144,10 +139,7 @@ def check(modules: tuple[str, ...], form: str) -> None:
 
 
 def _read(modules: tuple[str, ...], project: Project) -> list[Module]:
-    names = modules or project.modules
-    if not names:
-        raise TreatyError(_NO_MODULES)
-    return with_used(read_modules([project.module_name(name) for name in names], project), project)
+    return with_used(read_modules(project.module_names(modules, "treaty generate"), project), project)
 
 
 def _write(modules: list[Module], project: Project) -> None:
