@@ -16,6 +16,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "convert": ("treaty.runtime.commands.conversion:convert", "Write a checkpoint in another format."),
     "diff": ("treaty.runtime.commands.conversion:diff", "Compare two checkpoints of any formats."),
+    "golden": ("treaty.runtime.commands.golden:golden", "Write a checkpoint of every revision, and replay them."),
     "inspect": ("treaty.runtime.commands.checkpoints:inspect", "Show what a checkpoint holds."),
     "plan": ("treaty.runtime.commands.plan:plan", "Show what restoring a checkpoint would do with every leaf."),
     "remove": ("treaty.runtime.commands.checkpoints:remove", "Delete checkpoints, so that no part is taken for one."),

@@ -19,15 +19,22 @@ _histories: dict[str, "History"] = {}
 
 def history_of(symbol: str) -> "History | None":
     """The history of a class by its symbol; None where its module has no lock."""
-    module = symbol.partition(":")[0]
-    if not has_history(module):
+    lock = lock_of(symbol.partition(":")[0])
+    if lock is None:
         return None
     from treaty.schema.evolution.migrations import steps_of
 
     known = _histories.get(symbol)
     if known is None or known.steps != steps_of(symbol):  # a module with more migrations may have been imported since
-        known = _histories[symbol] = _lock(module).history(symbol, steps_of(symbol))
+        known = lock.history(symbol, steps_of(symbol))
+        if known is not None:
+            _histories[symbol] = known
     return known
+
+
+def lock_of(module: str) -> "Lock | None":
+    """The lock of a module that is imported; None where it has none."""
+    return _lock(module) if has_history(module) else None
 
 
 def has_history(module: str) -> bool:

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from types import ModuleType
 from typing import Any, Final
 
 from treaty.schema import TreatyError
@@ -17,9 +18,18 @@ def named(where: str, option: str) -> Any:
         raise TreatyError(f"{option}: expected PKG.MODULE:NAME, got {where!r}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
+    found = imported(module, option)
     try:
-        return getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as error:  # the user's module may raise anything
+        return getattr(found, name)
+    except AttributeError as error:
+        raise TreatyError(f"{option}: {error}") from error
+
+
+def imported(module: str, option: str) -> ModuleType:
+    """A module of the user's."""
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # it may raise anything
         what = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
         raise TreatyError(f"{option}: {what}") from error
 
