@@ -55,6 +55,7 @@ INSIDE_RUNTIME = {
     "formats/safetensors formats/shared",
     "_checkpoint": "_devices _errors _lazy _process _restore _save _state _storage _trees formats formats/shared",
     "_convert": "_errors _keymaps _lazy _process _restore _same _state _storage _trees formats formats/shared",
+    "_golden": "_checkpoint _errors _evolve _lazy _save _state _storage _trees formats formats/shared",
     "_flax": "_errors _state _storage formats/msgpack formats/shared",
     "_eformer": "_devices _errors _lazy _process _state _storage formats/eformer formats/shared",
     "__init__": "_checkpoint _devices _errors _process _restore _state formats/msgpack formats/shared",
@@ -64,7 +65,8 @@ INSIDE_RUNTIME = {
     "leaves": "_eformer formats/eformer",
     "sharding": "_eformer _state formats/safetensors",
     "directory": "_checkpoint _process formats/shared",
-    "commands": "__init__ _convert _errors _storage formats",
+    "golden": "_golden",
+    "commands": "__init__ _convert _errors _golden _storage formats",
 }
 
 
