@@ -26,6 +26,7 @@ LoadKind = Literal[
     "removed",
     "renamed",
     "added",
+    "default",
     "dtype",
     "rank",
     "size",
