@@ -328,7 +328,13 @@ WRONG = {
     "another NamedTuple of the same fields": (
         a("w: N", above="class N(NamedTuple):\n    x: int"),
         a("w: M", above="class M(NamedTuple):\n    x: int"),
-        [("SILENT", "class", f"expected m:M, got m:N at $.w; {IN_CLASS}")],
+        [
+            (
+                "SILENT",
+                "class",
+                f"expected m:M, got m:N at $.w; if it is the same under another name, say so: treaty lock --moved m:N=m:M; if not, {IN_CLASS}",
+            )
+        ],
     ),
     "a field of a NamedTuple": (
         a("w: N", above="class N(NamedTuple):\n    x: int"),

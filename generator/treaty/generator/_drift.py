@@ -1,6 +1,7 @@
 """DRIFT: a declaration is as it was locked, but a class of another package that it reaches is not."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import assert_never
 
 import attrs
 from attrs import frozen
@@ -101,10 +102,17 @@ def _nodes(was: ir.Type, now: ir.Type | None, path: Path) -> Iterator[tuple[str,
     parts, others = ir.children(was), ir.children(now)
     if type(was) is type(now) and len(parts) == len(others):
         for index, (old, new) in enumerate(zip(parts, others, strict=True)):
-            if isinstance(was, ir.Optional):
-                key: Path = ()
-            elif isinstance(was, ir.Partial):
-                key = (("args", "keywords")[index],)
-            else:
-                key = (str(index) if isinstance(was, ir.Tuple) else EACH,)
-            yield from _nodes(old, new, (*path, *key))
+            yield from _nodes(old, new, (*path, *_key(was, index)))
+
+
+def _key(type: ir.Type, index: int) -> Path:
+    """Under which key a state dict has one of the types that a type is made of."""
+    if isinstance(type, ir.Optional):
+        return ()
+    if isinstance(type, ir.Partial):
+        return (("args", "keywords")[index],)
+    if isinstance(type, ir.Tuple):
+        return (str(index),)
+    if isinstance(type, (ir.Leaf, ir.Node, ir.Sequence, ir.Dict)):
+        return (EACH,)
+    assert_never(type)

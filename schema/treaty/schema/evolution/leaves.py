@@ -89,20 +89,21 @@ class _Walk:
             source, was, plan = _through(plan, was, source), (), plan.after
             yield from self.type(type, plan, path, was, source, above)
             return
-        inner = type.item if isinstance(type, ir.Optional) else type
-        parts = self._parts(inner, above)
+        parts, inside = self._parts(type, above)
         if not parts or (isinstance(plan, Fill) and plan.default == "None"):
             yield evolve(_leaf(plan, path, was, source), type=ir.describe(type))
             return
-        inside = (*above, inner.cls) if isinstance(inner, ir.Node) else above
         for key, part in parts.items():
             below, at = _below(plan, key, was)
             yield from self.type(part, below, (*path, key), at, source, inside)
 
-    def _parts(self, type: ir.Type, above: tuple[str, ...]) -> Mapping[str, ir.Type]:
-        if isinstance(type, ir.Leaf) or (isinstance(type, ir.Node) and type.cls in above):
-            return {}
-        return ir.parts(self.schema, type, (EACH,)) or {}
+    def _parts(self, type: ir.Type, above: tuple[str, ...]) -> tuple[Mapping[str, ir.Type], tuple[str, ...]]:
+        """What a type is made of, and the classes that this is inside of; nothing of leaves, and of a class inside itself."""
+        inner = type.item if isinstance(type, ir.Optional) else type
+        if isinstance(inner, ir.Leaf) or (isinstance(inner, ir.Node) and inner.cls in above):
+            return {}, above
+        inside = (*above, inner.cls) if isinstance(inner, ir.Node) else above
+        return ir.parts(self.schema, inner, (EACH,)) or {}, inside
 
 
 def _below(plan: Plan | Fill, key: str, was: Path) -> tuple[Plan | Fill | None, Path]:

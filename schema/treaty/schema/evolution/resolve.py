@@ -13,35 +13,31 @@ from typing import Final, Literal
 from attrs import define, evolve, field, frozen
 
 from treaty.schema import ir
-from treaty.schema.dims import Expr, Int, Name
-from treaty.schema.dtypes import WIDER
+from treaty.schema.dims import Expr, Name
 from treaty.schema.evolution.history import Histories, History, OtherArgumentsError, no_history
 from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.moves import Unfitting, moved
 from treaty.schema.evolution.resolution import (
-    EACH,
     Convert,
     Drop,
     Each,
     Fill,
     From,
     Keep,
-    LoadKind,
     Make,
     Path,
     Plan,
     Problem,
     Resolution,
     Same,
-    SilentKind,
     Through,
     Unless,
 )
 from treaty.schema.evolution.sizes import Pair, Sizes, substituted, writer_sizes
+from treaty.schema.evolution.types import Outcome, TypeWalk, folded
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_CASTS: Final[Mapping[str, str]] = MappingProxyType({})
-_WIDER_SCALARS: Final = {"int": ("float", "complex"), "float": ("complex",)}
 
 
 def resolve(
@@ -74,35 +70,6 @@ class _Side:
     @property
     def present(self) -> bool:
         return self.time == "present"
-
-
-@define
-class Outcome:
-    """What was found of two classes, or of two types in them, by paths from there."""
-
-    plan: Plan = field(factory=Keep)
-    problems: list[Problem] = field(factory=list)
-    conditions: list[Problem] = field(factory=list)
-    sizes: Mapping[str, Expr] | None = None  # of the reader's dims in the writer's; None where that is not known
-    revision: int | None = None
-    present: int | None = None
-
-    def take(self, other: "Outcome", *keys: str) -> Plan:
-        """The plan of a part; what was found of it is said below these keys."""
-        self.problems += [problem.below(*keys) for problem in other.problems]
-        self.conditions += [problem.below(*keys) for problem in other.conditions]
-        return other.plan
-
-    def problem(self, kind: LoadKind, expected: str, got: str, path: Path, hint: str = "") -> Plan:
-        self.problems.append(Problem("LOAD", kind, expected, got, path, hint))
-        return Keep()
-
-    def silent(self, kind: SilentKind, expected: str, got: str, path: Path, hint: str = "") -> Plan:
-        self.problems.append(Problem("SILENT", kind, expected, got, path, hint))
-        return Keep()
-
-    def condition(self, kind: LoadKind, expected: str, got: str, path: Path, hint: str = "") -> None:
-        self.conditions.append(Problem("LOAD", kind, expected, got, path, hint))
 
 
 @define
@@ -233,7 +200,7 @@ class Resolver:
         moves = []
         for one in found.plain:
             way = Outcome()
-            ends = _Frame(self, begin, end, way)
+            ends = _Frame.of(self, begin, end, way)
             way.plan = ends.type(one.taken, one.given, ())
             outcome.problems += [problem.below(*one.path) for problem in way.problems]
             outcome.conditions += [problem.below(*one.path) for problem in way.conditions]
@@ -248,7 +215,7 @@ class Resolver:
         if writer is reader or (writer.schema.is_like(reader.schema) and not self._may_differ(reader.schema)):
             sizes: Mapping[str, Expr] = {name: Name(name) for name in reader.cls.dims}
             return Outcome(sizes=sizes)
-        return _Frame(self, writer, reader, Outcome()).run()
+        return _Frame.of(self, writer, reader, Outcome()).run()
 
     def _may_differ(self, schema: ir.Schema) -> bool:
         """Whether schemas that are alike may mean different things: by a migration, or one that only newer code has."""
@@ -266,18 +233,17 @@ class Resolver:
 
 
 @define
-class _Frame:
+class _Frame(TypeWalk):
     """Two classes, field by field."""
 
-    resolver: Resolver
-    writer: _Side
-    reader: _Side
-    found: Outcome
-    cast_from: tuple[str, ...] = ()
-    sizes: Sizes = field(init=False)
+    resolver: Resolver = field(kw_only=True)
+    writer: _Side = field(kw_only=True)
+    reader: _Side = field(kw_only=True)
 
-    def __attrs_post_init__(self) -> None:
-        self.sizes = Sizes(writer_sizes(self.writer.cls))
+    @classmethod
+    def of(cls, resolver: Resolver, writer: _Side, reader: _Side, found: Outcome) -> "_Frame":
+        sizes = Sizes(writer_sizes(writer.cls))
+        return cls(found, sizes, resolver.cast, resolver=resolver, writer=writer, reader=reader)
 
     def run(self) -> Outcome:
         stored = {one.key: one for one in self.writer.cls.fields}
@@ -303,7 +269,7 @@ class _Frame:
         self.found.problems += self.sizes.problems
         self.found.conditions += self.sizes.conditions
         made = Make(tuple(parts), tuple(drops))
-        self.found.plan = made if missing else _folded(made)
+        self.found.plan = made if missing else folded(made)
         return self.found
 
     def _fill(self, side: _Side, one: ir.Field) -> Fill:
@@ -362,89 +328,11 @@ class _Frame:
         return text if is_ours else "write a migration of the class that it is in"
 
     def _is_alike(self, writer: ir.Type, reader: ir.Type) -> bool:
-        trial = _Frame(self.resolver, self.writer, self.reader, Outcome())
+        trial = _Frame.of(self.resolver, self.writer, self.reader, Outcome())
         plan = trial.type(writer, reader, ())
         return not trial.found.problems and not isinstance(plan, Convert)
 
-    def type(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
-        """How a value of one type becomes one of another."""
-        if isinstance(reader, ir.Untyped):
-            return Keep()
-        if isinstance(reader, ir.Optional):
-            if writer == ir.Scalar("none"):
-                return Keep()
-            is_optional = isinstance(writer, ir.Optional)
-            plan = self.type(writer.item if isinstance(writer, ir.Optional) else writer, reader.item, path)
-            return Unless(plan) if is_optional and not isinstance(plan, Keep) else plan
-        if isinstance(writer, ir.Optional):
-            if reader != ir.Scalar("none"):
-                hint = "write X | None, or a migration that says what stands for None"
-                self.found.condition("required", ir.describe(reader), "None, where that was stored", path, hint)
-            plan = self.type(writer.item, reader, path)
-            return plan if isinstance(plan, Keep) else Unless(plan)
-        if isinstance(writer, ir.Untyped):
-            self.found.condition("untyped", ir.describe(reader), "what was stored unchecked", path)
-            return Keep()
-        if isinstance(writer, ir.Leaf) or isinstance(reader, ir.Leaf):
-            return self._leaf(writer, reader, path)
-        if isinstance(writer, ir.Node) and isinstance(reader, ir.Node):
-            return self._node(writer, reader, path)
-        return self._container(writer, reader, path)
-
-    def _leaf(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
-        if isinstance(writer, ir.Array) and isinstance(reader, ir.Array):
-            return self._array(writer, reader, path)
-        if isinstance(writer, ir.Key) and isinstance(reader, ir.Key):
-            return self._key(writer, reader, path)
-        if isinstance(writer, ir.Scalar) and isinstance(reader, ir.Scalar) and writer != reader:
-            if reader.type in _WIDER_SCALARS.get(writer.type, ()):
-                return Convert(writer.type, reader.type, exact=True)
-        elif isinstance(writer, ir.Enum) and isinstance(reader, ir.Enum):
-            if gone := [one for one in writer.members if one not in reader.members]:
-                expected = f"one of {', '.join(reader.members)}"
-                hint = "keep the member, or write a migration"
-                self.found.condition("enum", expected, f"{' or '.join(gone)}, where that was stored", path, hint)
-            return Keep()
-        if writer == reader:
-            return Keep()
-        return self.found.problem(
-            "type", ir.describe(reader), ir.describe(writer), path, "write a migration, a function that converts it"
-        )
-
-    def _array(self, writer: ir.Array, reader: ir.Array, path: Path) -> Plan:
-        if len(writer.dims) != len(reader.dims):
-            hint = "write a migration, with a layout in a Rule or as a function"
-            return self.found.problem("rank", ir.describe(reader), ir.describe(writer), path, hint)
-        for mine, theirs in zip(reader.dims, writer.dims, strict=True):
-            self.sizes.add(mine.size, theirs.size, path, mine.label)
-        if writer.dtype == reader.dtype:
-            return Keep()
-        if reader.dtype in WIDER.get(writer.dtype, ()):
-            return Convert(writer.dtype, reader.dtype, exact=True)
-        if writer.dtype in self.cast_from or self.resolver.cast.get(writer.dtype) == reader.dtype:
-            return Convert(writer.dtype, reader.dtype, exact=False)
-        return self.found.problem(
-            "dtype",
-            ir.describe(reader),
-            ir.describe(writer),
-            path,
-            f"write field(cast_from=({writer.dtype!r},)), or pass cast={{{writer.dtype!r}: {reader.dtype!r}}}",
-        )
-
-    def _key(self, writer: ir.Key, reader: ir.Key, path: Path) -> Plan:
-        if len(writer.dims) != len(reader.dims):
-            return self.found.problem("rank", ir.describe(reader), ir.describe(writer), path, "write a migration")
-        for mine, theirs in zip(reader.dims, writer.dims, strict=True):
-            self.sizes.add(mine.size, theirs.size, path, mine.label)
-        if reader.impl in (None, writer.impl):
-            return Keep()
-        if writer.impl is None:
-            self.found.condition("prng", ir.describe(reader), "a key of another implementation, where stored", path)
-            return Keep()
-        hint = "other numbers would follow: write a migration that makes a new key"
-        return self.found.silent("prng", ir.describe(reader), ir.describe(writer), path, hint)
-
-    def _node(self, writer: ir.Node, reader: ir.Node, path: Path) -> Plan:
+    def node(self, writer: ir.Node, reader: ir.Node, path: Path) -> Plan:
         theirs, mine = self.resolver.below(self.writer, writer.cls), self.resolver.below(self.reader, reader.cls)
         if self._is_other_class(theirs.cls, mine.cls):
             hint = (
@@ -491,52 +379,6 @@ class _Frame:
         other = self.resolver.histories(writer.symbol)
         return other is not None and bool(other.revisions)
 
-    def _container(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
-        if isinstance(reader, ir.Sequence) and isinstance(writer, ir.Sequence):
-            self._length(reader.length, writer.length, path)
-            return _each(self.type(writer.item, reader.item, (*path, EACH)))
-        if isinstance(reader, ir.Dict) and isinstance(writer, ir.Dict):
-            if reader.key == "int" and writer.key == "str":
-                self.found.condition("keys", "numbers as keys", "text, where that was stored", path)
-            self._length(reader.length, writer.length, path)
-            return _each(self.type(writer.value, reader.value, (*path, EACH)))
-        if isinstance(reader, ir.Tuple) and isinstance(writer, ir.Tuple):
-            if len(reader.items) != len(writer.items):
-                expected, got = f"{len(reader.items)} items", f"{len(writer.items)}"
-                hint = "write a migration that says which of them are which"
-                return self.found.problem("tuple", expected, got, path, hint)
-            return self._items(writer.items, reader.items, path)
-        if isinstance(reader, ir.Sequence) and isinstance(writer, ir.Tuple):
-            self._length(reader.length, Int(len(writer.items)), path)
-            return self._items(writer.items, (reader.item,) * len(writer.items), path)
-        if isinstance(reader, ir.Tuple) and isinstance(writer, ir.Sequence):
-            self.sizes.add(Int(len(reader.items)), writer.length or Name(f"{'.'.join(path)}.length"), path)
-            return self._items((writer.item,) * len(reader.items), reader.items, path)
-        if isinstance(reader, ir.Partial) and isinstance(writer, ir.Partial):
-            if reader.func != writer.func:
-                return self.found.silent("function", reader.func, writer.func, path, "write a migration")
-            args = self.type(writer.args, reader.args, (*path, "args"))
-            keywords = self.type(writer.keywords, reader.keywords, (*path, "keywords"))
-            return _folded(Make((("args", From("args", args)), ("keywords", From("keywords", keywords)))))
-        return self.found.problem(
-            "container",
-            ir.describe(reader),
-            ir.describe(writer),
-            path,
-            "write a migration, a function that rebuilds it",
-        )
-
-    def _items(self, writer: tuple[ir.Type, ...], reader: tuple[ir.Type, ...], path: Path) -> Plan:
-        parts = []
-        for index, (theirs, mine) in enumerate(zip(writer, reader, strict=True)):
-            key = str(index)
-            parts.append((key, From(key, self.type(theirs, mine, (*path, key)))))
-        return _folded(Make(tuple(parts)))
-
-    def _length(self, reader: Expr | None, writer: Expr | None, path: Path) -> None:
-        if reader is not None:
-            self.sizes.add(reader, writer or Name(f"{'.'.join(path)}.length"), path)
-
 
 def _instructed(past: ir.Schema, reader: ir.Schema) -> ir.Schema:
     """A revision with what the reader says of earlier checkpoints: it may have been told so after that was locked."""
@@ -559,7 +401,7 @@ def _instructed(past: ir.Schema, reader: ir.Schema) -> ir.Schema:
 def _has_any_length(cls: ir.Class) -> bool:
     """Whether a class has lists or dicts of which no dim says how long they are."""
     types = (type for one in cls.fields for type in ir.every_type(one.type))
-    return any(isinstance(type, (ir.Sequence, ir.Dict)) and type.length is None for type in types)
+    return any(getattr(type, "length", 0) is None for type in types)
 
 
 def _filled(history: History, number: int, writer: _Side, reader: _Side) -> ir.Schema:
@@ -575,10 +417,6 @@ def _symbols(history: History, writer: _Side) -> tuple[str, ...]:
     return writer.cls.symbol, history.symbol, *history.former
 
 
-def _each(plan: Plan) -> Plan:
-    return plan if isinstance(plan, Keep) else Each(plan)
-
-
 def _is_kept(plan: Plan, assumed: set[int]) -> bool:
     """Whether a plan changes nothing; of a class inside itself, if nothing else does."""
     if isinstance(plan, Same):
@@ -592,9 +430,3 @@ def _is_kept(plan: Plan, assumed: set[int]) -> bool:
         ways = [one for key, one in plan.parts if isinstance(one, From) and one.key == key]
         return not plan.drops and len(ways) == len(plan.parts) and all(_is_kept(one.plan, assumed) for one in ways)
     return isinstance(plan, Keep)
-
-
-def _folded(made: Make) -> Plan:
-    """A dict that is made of all it was, as it was, is kept."""
-    is_kept = all(isinstance(one, From) and one.key == key and one.plan == Keep() for key, one in made.parts)
-    return Keep() if is_kept and not made.drops else made
