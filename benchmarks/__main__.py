@@ -23,6 +23,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "convert": "treaty convert of 2 GiB between formats, and the memory it takes",
     "directory": "directory checkpoints of 1 GiB and of 10,000 leaves",
     "generate": "treaty generate against mypy --strict, 500 classes",
+    "evolution": "what a lock costs a restore, and a long history treaty check",
     "imports": "what importing Treaty adds to importing what it needs",
     "fast_paths": "each shortcut beside the plain way that it replaces",
     "transfer": "from_state_dict of host arrays against jax.device_put alone",

@@ -70,6 +70,12 @@ CASES = {
         *(f"{what}, 20 small leaves: orbax" for what in ("save", "restore into jax", "files on disk")),
         "treaty inspect, 20 leaves: import jax",
     ],
+    "evolution": [
+        *(f"digests equal, {format}, 20 leaves: without a lock" for format in ("directory", "msgpack", "safetensors")),
+        "renamed and filled in, directory, 20 leaves: as it is",
+        "renamed and filled in, directory of 0 MiB",
+        "treaty check, 10 classes, 2 revisions: without a lock",
+    ],
     "imports": [
         "from treaty.schema import state, schema_of over import jaxtyping, attrs",
         "from treaty.runtime import save, restore over import jax",

@@ -332,7 +332,8 @@ WRONG = {
             (
                 "SILENT",
                 "class",
-                f"expected m:M, got m:N at $.w; if it is the same under another name, say so: treaty lock --moved m:N=m:M; if not, {IN_CLASS}",
+                "expected m:M, got m:N at $.w; if it is the same under another name, say so: "
+                f"treaty lock --moved m:N=m:M; if not, {IN_CLASS}",
             )
         ],
     ),

@@ -18,7 +18,7 @@ from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.select import narrowed
 from treaty.runtime._restore.source import Source
-from treaty.runtime._state.explain import explain
+from treaty.runtime._state.explain import explain, fits
 from treaty.runtime._state.registry import Codec, revisions_of
 from treaty.runtime._trees import abstract, flatten
 from treaty.schema import Schema, TreatyError, ir
@@ -196,7 +196,7 @@ def _if_fitting(source: Source, schema: Schema, options: Options) -> Any:
         tree = _tree(source, schema, options)
     except TreatyError:  # names that cannot be those of this schema
         return None
-    return None if explain(schema, abstract(tree)) else tree
+    return tree if fits(schema, abstract(tree)) else None
 
 
 def _tree(source: Source, schema: Schema, options: Options) -> Any:

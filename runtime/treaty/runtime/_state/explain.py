@@ -7,6 +7,7 @@ so they accept the same state dicts; a property test holds them to it.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, assert_never
 
+import attrs
 import numpy as np
 from attrs import frozen
 
@@ -34,6 +35,14 @@ def explain(
         return (Mismatch("a state dict that Python can walk", "nesting beyond the recursion limit", ()),)
 
 
+def fits(schema: Schema, state: object) -> bool:
+    """Whether `explain` would find nothing; the first thing that it finds is enough."""
+    try:
+        return next(_StateWalker(schema).cls(schema.root_class, state, {}, (), _ABSENT), None) is None
+    except RecursionError:
+        return False
+
+
 def dims_of(schema: Schema, state: object) -> dict[str, int]:
     """The dims of the root class that a state dict, which fits the schema, tells."""
     env, _ = _StateWalker(schema)._environment(schema.root_class, state, {}, ())
@@ -43,6 +52,7 @@ def dims_of(schema: Schema, state: object) -> dict[str, int]:
 @frozen
 class _StateWalker:
     schema: Schema
+    _sources: dict[tuple[str, str], tuple[DimSource, ...]] = attrs.field(factory=dict)  # by class and dim
 
     def cls(self, cls: ir.Class, state: Any, given: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
         if state.__class__ is not dict:
@@ -154,7 +164,10 @@ class _StateWalker:
         return env, wrong
 
     def _find(self, cls: ir.Class, dim: str, state: Any) -> int | None:
-        for source in sources(self.schema, cls, dim):
+        known = self._sources.get((cls.id, dim))
+        if known is None:
+            known = self._sources[cls.id, dim] = sources(self.schema, cls, dim)
+        for source in known:
             if state.__class__ is dict and source.key in state:
                 size = self._follow(source, source.steps, state[source.key])
                 if size is not None:
