@@ -283,3 +283,15 @@ def test_no_failure_writes_to_a_checkpoint(project: Project, tmp_path: Path, for
         project.declare(text)
         said(lambda: restore(path, project["A"], revision=1))
         assert fingerprint(path) == before
+
+
+@pytest.mark.parametrize("format", WRITERS)
+def test_a_default_does_not_stand_for_what_was_left_out(project: Project, tmp_path: Path, format: str) -> None:
+    """The checkpoint has the field, and the caller did not ask for it: nothing may be made up."""
+    project.release(
+        "@state\nclass B:\n    x: int\n    y: int = 3\n@state\nclass A:\n    n: int\n    b: B\n    z: int = 5\n"
+    )
+    state = project["A"](n=1, b=project["B"](x=1, y=4), z=6)
+    path = write(tmp_path, state, [format])[format]
+    assert "expected int, got nothing at $.z" in said(lambda: restore(path, project["A"], at=["n", "b"]))
+    assert "expected int, got nothing at $.b.y" in said(lambda: restore(path, project["A"], at=["n", "b.x", "z"]))

@@ -5,10 +5,11 @@ fit and mean different things, `revision=` has to say which.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Any, Final
 
+import attrs
 from attrs import frozen
 
 from treaty.runtime._errors import InvalidArgumentError, StateMismatchError
@@ -68,8 +69,26 @@ def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Reso
         assert history is not None
         _check_written(history, options.revision, writer, codec, source.where)
         revisions[codec.schema.root_class.symbol] = options.revision
-    found = resolve_schemas(writer, codec.schema, history_of, revisions=revisions, cast=options.cast or {})
+    reader = codec.schema
+    if options.at is not None and not isinstance(options.at, str):
+        assert source.schema is not None
+        reader = _without_defaults(reader, source.schema)
+    found = resolve_schemas(writer, reader, history_of, revisions=revisions, cast=options.cast or {})
     return Resolved(tree, source.is_exact, found)
+
+
+def _without_defaults(reader: Schema, writer: Schema) -> Schema:
+    """The reader, without defaults of fields that the checkpoint has: what the caller left out is not to be made up."""
+    stored = {cls.symbol: {field.key for field in cls.fields} for cls in writer.classes}
+
+    def asked_for(field: ir.Field, keys: Set[str]) -> ir.Field:
+        return field if keys.isdisjoint((field.key, *field.aliases)) else attrs.evolve(field, default=None)
+
+    classes = (
+        attrs.evolve(cls, fields=tuple(asked_for(one, stored.get(cls.symbol, set())) for one in cls.fields))
+        for cls in reader.classes
+    )
+    return Schema(reader.root, tuple(classes))
 
 
 def is_surely_present(source: Source, codec: Codec[Any]) -> bool:
