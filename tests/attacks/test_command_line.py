@@ -121,6 +121,12 @@ def test_each_odd_path(folder: Path) -> None:
         run("convert", "--quiet", "--", "x.msgpack", path)
 
 
+def test_golden_with_each_odd_module(folder: Path) -> None:
+    for name in [*MODULES, *(name.partition(":")[0] for name in NAMES), "other.py", *NOWHERE]:
+        assert run("golden", "--", name).exit_code == 2, name
+    assert not (folder / "tests").exists()
+
+
 def test_what_chance_brings(folder: Path) -> None:
     chance = random.Random(1)
     inside = sorted(os.listdir(folder))

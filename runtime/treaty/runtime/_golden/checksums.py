@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._trees import flatten, is_stored_array
+
+_NARROW: Final = ("int1", "int2", "int4", "uint1", "uint2", "uint4")
 
 
 def checksums(state: Mapping[str, Any]) -> dict[str, str]:
@@ -17,8 +19,9 @@ def checksums(state: Mapping[str, Any]) -> dict[str, str]:
 
 def _line(leaf: Any) -> str:
     if is_stored_array(leaf):
-        host = np.ascontiguousarray(leaf)
-        return f"{host.dtype}{list(leaf.shape)} {hashlib.sha256(host.tobytes()).hexdigest()[:16]}"
+        host = np.asarray(leaf)
+        stored = host.astype(np.int8) if str(host.dtype) in _NARROW else host  # whose upper bits may be anything
+        return f"{host.dtype}{list(host.shape)} {hashlib.sha256(stored.tobytes()).hexdigest()[:16]}"
     if leaf is None or isinstance(leaf, dict):
         return "None" if leaf is None else "empty"
     value = leaf.item() if isinstance(leaf, np.generic) else leaf

@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
+from treaty.runtime.formats.table import FORMATS
 from treaty.schema import NewerFormatError, TreatyError
 
 NAME: Final = "index.json"
@@ -84,6 +85,8 @@ def _golden(folder: Path, data: Any) -> Golden:
         raise TypeError("a number or text is missing")
     if any(Path(name).name != name for name in data["checkpoints"].values()):
         raise ValueError("a checkpoint lies elsewhere")
+    if unknown := sorted(set(data["checkpoints"]) - set(FORMATS)):
+        raise ValueError(f"{unknown[0]} is no format")
     restored = {int(number): one for number, one in data["restored"].items()}
     symbol, digest, chain = texts
     return Golden(folder, symbol, data["revision"], digest, chain, data["checkpoints"], data["without"], restored)

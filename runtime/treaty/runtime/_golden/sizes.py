@@ -24,15 +24,16 @@ def small_sizes(schema: Schema) -> dict[str, int]:
     sizes = {name: _LEAST + index % _DISTINCT for index, name in enumerate(free)}
     for _ in range(_REPAIRS):
         wrong = next(_conflicts(places, sizes), None)
-        if wrong is None and _are_sizes(places, sizes):
+        if wrong is None and _are_sizes(places, sizes, 1):
             return sizes
         if wrong is None or not _repaired(*wrong, sizes):
             break
-    random = Random(0)
-    for _ in range(_TRIES):
-        sizes = {name: random.randint(1, 8) for name in free}
-        if next(_conflicts(places, sizes), None) is None and _are_sizes(places, sizes):
-            return sizes
+    for least in (1, 0):  # an axis without elements only where it has to be
+        random = Random(0)
+        for _ in range(_TRIES):
+            sizes = {name: random.randint(1, 8) for name in free}
+            if next(_conflicts(places, sizes), None) is None and _are_sizes(places, sizes, least):
+                return sizes
     raise TreatyError(f"expected small sizes that its labels and ties allow, found none for {schema.root_class.symbol}")
 
 
@@ -85,11 +86,11 @@ def _conflicts(places: list[_Place], sizes: Mapping[str, int]) -> Iterator[tuple
                 yield place, name, defined
 
 
-def _are_sizes(places: list[_Place], sizes: Mapping[str, int]) -> bool:
+def _are_sizes(places: list[_Place], sizes: Mapping[str, int], least: int) -> bool:
     for place in places:
         env = place.env(sizes)
         values = [*env.values(), *(evaluate(size, env) for size in ir.sizes(place.cls))]
-        if any(value is None or value < 0 for value in values):
+        if any(value is None or value < least for value in values):
             return False
     return True
 

@@ -78,7 +78,7 @@ def array(name: str, shape: tuple[int, ...], seed: int) -> HostArray:
     dtype = BY_NAME[name].numpy
     numbers = np.arange(math.prod(shape), dtype=np.int64) * 37 + seed
     if name == "bool" or "int" in name:
-        bits = 1 if name == "bool" else int(name.lstrip("uint")) - (name[0] == "i")  # without the sign
+        bits = 1 if name in ("bool", "int1") else int(name.lstrip("uint")) - (name[0] == "i")  # without the sign
         made = numbers % 101 + 1 if bits >= 7 else numbers % 2**bits
     elif BY_NAME[name].itemsize == 1:
         made = np.array(_POWERS)[numbers % len(_POWERS)]

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -78,7 +78,8 @@ def _write(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The checkpoints that were written by format, and why the others could not be."""
     schema = revision.schema.as_stored
-    revisions: Mapping[str, int] = {**revision.uses, schema.root_class.symbol: revision.number}
+    known = {**revision.uses, schema.root_class.symbol: revision.number}
+    revisions = {cls.symbol: known[cls.symbol] for cls in schema.classes if cls.symbol in known}
     writing = Writing(schema=schema, ordered=ordered_dicts(schema, tree), revisions=revisions)
     written, without = {}, {}
     for name in formats:
