@@ -10,8 +10,10 @@ import pytest
 from treaty.generator import generate
 from treaty.generator._project import Project
 from treaty.runtime import CodecError, from_state_dict, to_state_dict
+from treaty.runtime._state.registry import codec_of_class, revisions_of
 from treaty.runtime.codec import Codec
 from treaty.schema import SchemaError
+from treaty.schema.library.transformer import TrainState
 
 OLD = "from treaty.schema import state\n\n@state\nclass A:\n    x: int\n"
 
@@ -125,3 +127,9 @@ def test_a_generic_that_no_module_uses(project: Path) -> None:
     assert to_state_dict(module.G(x=1)) == {"x": 1}
     with pytest.raises(CodecError, match=r"no generated code for registry_generic:G\[int\]; use it as a field"):
         from_state_dict(module.G[int], {"x": 1})
+
+
+def test_a_generic_class_of_another_module_has_a_revision_of_its_own() -> None:
+    found = revisions_of(codec_of_class(TrainState).schema)
+    assert found["treaty.schema.library.transformer:TrainState"] == 1
+    assert found["treaty.schema.library.optax:AdamW"] == 1

@@ -51,7 +51,8 @@ def register(codec: Codec[_T]) -> Codec[_T]:
 def revisions_of(schema: Schema) -> dict[str, int]:
     """The revisions of the classes of a schema, by symbol, as far as they are locked as they are."""
     locked = {id: codec.revision for (_, id), codec in list(_codecs.items()) if codec.revision is not None}
-    return {cls.symbol: locked[cls.id] for cls in schema.classes if cls.id in locked}
+    # A generic class of another module has its own number, whatever its arguments are.
+    return {cls.symbol: locked[id] for cls in schema.classes for id in (cls.symbol, cls.id) if id in locked}
 
 
 def is_state_class(cls: type) -> bool:
