@@ -24,7 +24,11 @@ from treaty.runtime.formats.table import format_at
 HERE = Path(__file__).parent
 GENERATIONS = sorted(path for path in HERE.iterdir() if (path / "about.json").is_file())
 # Without a clock, a random name or another library's compression in them.
-SAME_BYTES = ("run.msgpack", "run.safetensors", "run.npz", "live.msgpack", "live-parts.msgpack")
+SAME_BYTES = (
+    *(f"{state}.{suffix}" for state in ("run", "trained", "evolved") for suffix in ("msgpack", "safetensors", "npz")),
+    "live.msgpack",
+    "live-parts.msgpack",
+)
 
 
 class Golden(NamedTuple):
@@ -35,6 +39,11 @@ class Golden(NamedTuple):
 
     def expected(self) -> Any:
         return getattr(importlib.import_module(f"tests.golden.state_{self.schema}"), self.state)()
+
+    @property
+    def kind(self) -> str:
+        kinds = {"live": "live", "leaves": "live", "evolved": "evolved"}
+        return next((kind for start, kind in kinds.items() if self.name.startswith(start)), "class")
 
     def at(self, scratch: Path) -> Path:
         """Where the checkpoint is: the committed file, or the unpacked directory."""
@@ -53,13 +62,13 @@ def golden() -> Iterator[Golden]:
             yield Golden(folder, name, about["schema"], state)
 
 
-def params(*, live: bool) -> pytest.MarkDecorator:
-    """Those of classes, or those of the drop-in modules, which have none."""
-    chosen = [one for one in golden() if one.name.startswith(("live", "leaves")) == live]
+def params(*kinds: str) -> pytest.MarkDecorator:
+    """`class`: those of a class as it is, `evolved`: as it was, `live`: of the drop-in modules, which have none."""
+    chosen = [one for one in golden() if one.kind in kinds]
     return pytest.mark.parametrize("one", chosen, ids=lambda one: f"{one.folder.name}-{one.name}")
 
 
-@params(live=False)
+@params("class", "evolved")
 def test_it_is_restored_bit_for_bit(one: Golden, tmp_path: Path) -> None:
     expected = one.expected()
     path = one.at(tmp_path)
@@ -69,7 +78,7 @@ def test_it_is_restored_bit_for_bit(one: Golden, tmp_path: Path) -> None:
     same(to_state_dict(host), to_state_dict(expected))
 
 
-@params(live=False)
+@params("class")
 def test_it_is_inspected_verified_and_converted(
     one: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,7 +97,16 @@ def test_it_is_inspected_verified_and_converted(
     same(restore(other, type(expected)), expected)
 
 
-@params(live=True)
+@params("evolved")
+def test_it_is_verified_and_converted_as_it_is(one: Golden, tmp_path: Path) -> None:
+    path = one.at(tmp_path)
+    assert verify(path).leaves == 4
+    other = tmp_path / ("other.safetensors" if path.is_dir() else "other")
+    convert(path, other, progress=False)
+    same(restore(other, type(one.expected())), one.expected())
+
+
+@params("live")
 def test_the_drop_in_modules_read_it(one: Golden, tmp_path: Path) -> None:
     expected = one.expected()
     path = one.at(tmp_path)
@@ -111,6 +129,23 @@ def test_the_writers_still_write_the_newest_generation_byte_for_byte(name: str, 
     act, _ = write.GOLDEN[name]
     act(tmp_path / name, newest.expected())
     assert (tmp_path / name).read_bytes() == (newest.folder / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "revisions"),
+    [
+        ("trained", {"treaty.schema.library.transformer:TrainState": 1, "treaty.schema.library.optax:AdamW": 1}),
+        ("evolved", {"evolved_v2:Evolved": 1, "evolved_v2:Attention": 1}),
+    ],
+)
+def test_what_the_second_generation_says_of_revisions_is_there(name: str, revisions: dict[str, int]) -> None:
+    """So that it is known to be read."""
+    with zipfile.ZipFile(HERE / "0002" / f"{name}.zip") as packed:
+        more = json.loads(packed.read("treaty.json"))["more"]
+    file = (HERE / "0002" / f"{name}.safetensors").read_bytes()
+    metadata = json.loads(file[8 : 8 + int.from_bytes(file[:8], "little")])["__metadata__"]
+    assert more["revisions"].items() >= revisions.items()
+    assert json.loads(metadata["treaty.schema"])["revisions"].items() >= revisions.items()
 
 
 def test_all_that_is_written_is_replayed() -> None:

@@ -1,4 +1,4 @@
-"""Write a generation of golden checkpoints with the code as it is: `python -m tests.golden.write 0002`. See README.md."""
+"""Write a generation of golden checkpoints with the code as it is: `python -m tests.golden.write 0003`. See README.md."""
 
 import json
 import os
@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tests.golden import state_v1
-from tests.golden.state_v1 import METADATA, TEXT_METADATA
+from tests.golden import state_v2
+from tests.golden.state_v2 import METADATA, TEXT_METADATA
 from tests.multihost.processes import run_processes
 from treaty.runtime import leaves, save, serialization, to_state_dict
 from treaty.runtime.formats import npz, orbax
@@ -28,7 +28,7 @@ from treaty.runtime.formats.shared.format import Writing
 from treaty.runtime.formats.table import FORMATS
 
 HERE = Path(__file__).parent
-SCHEMA: Final = "v1"
+SCHEMA: Final = "v2"
 PARTS: Final = 32  # bytes of an array above which the drop-in module stores it in parts, here
 VERSIONS: Final = ("jax", "ml_dtypes", "msgpack", "numpy", "tensorstore", "backports.zstd")
 
@@ -87,6 +87,11 @@ def spread(state: Any) -> Any:
     return jax.tree.map(put_leaf, state)
 
 
+def write_as_first(path: Path, state: Any) -> None:
+    """For code of the first revision, which is gone."""
+    save(path, state, revision=1)
+
+
 def write_live(path: Path, state: Any) -> None:
     path.write_bytes(serialization.to_bytes(state))
 
@@ -115,6 +120,15 @@ GOLDEN: Final[Mapping[str, tuple[Write, str]]] = {
     "directory-large.zip": (write_directory, "wide"),
     "directory-chunks.zip": (write_fine, "everything_and_a_huge_int"),
     "directory-processes.zip": (write_by_processes, "everything_and_a_huge_int"),
+    "trained.msgpack": (save, "trained"),
+    "trained.safetensors": (save, "trained"),
+    "trained.npz": (save, "trained"),
+    "trained.zip": (save, "trained"),
+    "trained-orbax.zip": (orbax.write, "trained"),
+    "evolved.msgpack": (write_as_first, "evolved"),
+    "evolved.safetensors": (write_as_first, "evolved"),
+    "evolved.npz": (write_as_first, "evolved"),
+    "evolved.zip": (write_as_first, "evolved"),
     "live.msgpack": (write_live, "live"),
     "live-parts.msgpack": (write_live_in_parts, "live"),
     "live.msgpack.gz": (lambda path, state: serialization.save_to_file(state, path), "live"),
@@ -124,7 +138,7 @@ GOLDEN: Final[Mapping[str, tuple[Write, str]]] = {
 def write(folder: Path) -> None:
     folder.mkdir()
     for name, (act, state) in GOLDEN.items():
-        made = vars(state_v1)[state]()
+        made = vars(state_v2)[state]()
         if not name.endswith(".zip"):
             act(folder / name, made)
             continue
