@@ -13,7 +13,7 @@ from treaty import runtime
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
-TUTORIALS = ["evolution.md"]
+TUTORIALS = ["evolution.md", "golden.md"]
 FILE = re.compile(r"# (\w+\.py)\n")
 
 
