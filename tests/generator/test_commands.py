@@ -353,7 +353,7 @@ class Owner:
 
 def test_help_and_version(tmp_path: Path) -> None:
     assert "generate  Write the generated modules." in treaty(tmp_path, "--help").stdout
-    assert "Fail unless generated code is fresh" in treaty(tmp_path, "check", "--help").stdout
+    assert "Fail unless earlier checkpoints can still be restored" in treaty(tmp_path, "check", "--help").stdout
     assert "version" in treaty(tmp_path, "--version").stdout
     unknown = treaty(tmp_path, "generat")
     assert unknown.returncode == 2

@@ -1,6 +1,7 @@
 """`treaty lock`, and what `treaty check` says of a lock: run as a user runs them, in small projects of their own."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,27 +56,40 @@ def treaty(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
 Run = Callable[..., tuple[int, str]]
 
 
+def write_project(root: Path) -> None:
+    (root / "my").mkdir()
+    (root / "my" / "__init__.py").touch()
+    (root / "my" / "state.py").write_text(STATE)
+    (root / "pyproject.toml").write_text('[tool.treaty]\nmodules = ["my.state"]\n')
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project whose classes are locked once, as revision 1."""
-    (tmp_path / "my").mkdir()
-    (tmp_path / "my" / "__init__.py").touch()
-    (tmp_path / "my" / "state.py").write_text(STATE)
-    (tmp_path / "pyproject.toml").write_text('[tool.treaty]\nmodules = ["my.state"]\n')
+    write_project(tmp_path)
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `treaty lock` writes of the project, made once."""
+    root = tmp_path_factory.mktemp("locked")
+    write_project(root)
+    assert treaty(root, "lock", "-m", "first").returncode == 0
+    return root / "my"
+
+
 @pytest.fixture
-def run(project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A command of `treaty` in the project, in this process: its exit code, and all that it prints."""
+def run(project: Path, locked: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A command of `treaty` in the project, locked once, in this process: its exit code, and all that it prints."""
     monkeypatch.chdir(project)
+    for path in locked.glob("state_treaty*"):
+        shutil.copy(path, project / "my")
 
     def run(name: str, *args: str) -> tuple[int, str]:
         done = CliRunner().invoke(getattr(commands, name), args)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done.exit_code, done.output
 
-    assert run("lock", "-m", "first")[0] == 0
     return run
 
 
@@ -89,7 +103,7 @@ def lock_of(project: Path, name: str = "state") -> Lock:
 
 def findings(output: str) -> list[str]:
     """The lines of a check that are no differences of generated files."""
-    return [line for line in output.splitlines() if ": PROCESS: " in line]
+    return [line for line in output.splitlines() if ": PROCESS-" in line]
 
 
 def test_the_first_lock_and_what_it_generates(project: Path) -> None:
@@ -124,9 +138,9 @@ def test_a_change_gives_a_revision_to_the_class_and_to_those_that_reach_it(proje
     code, said = run("check")
     assert code == 1
     assert findings(said) == [
-        "my/state.py:11: PROCESS: Linear: its declaration differs from revision 1 "
+        "my/state.py:11: PROCESS-differs: Linear: its declaration differs from revision 1 "
         "(bias: added, float32[d_out] | None, default None); run: treaty lock my.state -m '...'",
-        "my/state.py:22: PROCESS: Train: its declaration differs from revision 1 (through Linear); "
+        "my/state.py:22: PROCESS-differs: Train: its declaration differs from revision 1 (through Linear); "
         "run: treaty lock my.state -m '...'",
     ]
 
@@ -174,9 +188,9 @@ def test_a_change_that_orphans_a_revision_is_refused_unless_that_is_said(project
     assert code == 2
     (line,) = said.splitlines()
     assert line.startswith(
-        "error: Linear: LOAD-rank: checkpoints of revision 1 could not be restored any more: expected "
+        "error: my/state.py:13: LOAD-rank: Linear.kernel: expected float32[d_in], got float32[d_in, d_out] (breaks revision 1); "
     )
-    assert line.endswith("; to give up: --orphan Linear:1 --why '...'")
+    assert line.endswith("; to give up what breaks: --orphan Linear:1 --why '...'")
     assert (project / "my" / "state_treaty.lock").read_text() == before
 
     assert run("lock", "--orphan", "Linear:1")[1].startswith("error: --orphan and --waive need a reason: ")
@@ -195,7 +209,7 @@ def test_a_class_that_vanished_is_asked_about(project: Path, run: Run) -> None:
 
     code, said = run("check")
     assert (
-        "my/state.py: PROCESS: Linear: is locked, and not declared any more; run: treaty lock my.state -m '...', which asks"
+        "my/state.py: PROCESS-gone: Linear: is locked, and not declared any more; run: treaty lock my.state -m '...', which asks"
         in said
     )
 
@@ -247,7 +261,7 @@ def test_two_classes_that_swapped_their_names(project: Path, run: Run) -> None:
     write(project, STATE + pair.format("One", "Two"))
     run("lock")
     write(project, STATE + pair.format("Two", "One"))
-    assert "could not be restored any more" in run("lock")[1]
+    assert "LOAD-removed: Two.b: " in run("lock")[1]
 
     run("lock", "--moved", "One=Two", "--moved", "Two=One")
 
@@ -278,7 +292,7 @@ def test_a_module_that_was_renamed_takes_its_lock_along(project: Path, run: Run)
 
     _, said = run("check")
     assert (
-        "my/state_treaty.lock: PROCESS: the lock of my.state, which is not there any more; "
+        "my/state_treaty.lock: PROCESS-stray-lock: the lock of my.state, which is not there any more; "
         "if it was renamed, run: treaty lock --moved my.state=my.model; if it is gone, delete the lock\n"
     ) in said
 
@@ -337,7 +351,7 @@ def test_another_meaning_is_a_revision_though_nothing_else_changed(project: Path
     run("generate")
     assert "class TrainV2(" in (project / "my" / "state_treaty_history.py").read_text()
     assert findings(run("check")[1]) == [
-        "my/state.py:21: PROCESS: Train: its declaration differs from revision 1 (by a migration); "
+        "my/state.py:21: PROCESS-differs: Train: its declaration differs from revision 1 (by a migration); "
         "run: treaty lock my.state -m '...'"
     ]
     assert run("lock")[1].splitlines()[0] == "Train: revision 2 (by a migration)"
@@ -357,18 +371,18 @@ def test_a_class_that_reaches_another_meaning_has_a_revision_too(project: Path, 
     [
         (
             lambda text: text.replace("* 2", "* 3"),
-            "PROCESS: Train: the migration from revision 1 was edited after revision 2 was locked with it; "
+            "PROCESS-migration-edited: Train: the migration from revision 1 was edited after revision 2 was locked with it; "
             "undo that and write migration(Train, 2) for what is new, or if it does the same as before: "
-            "treaty lock --waive PROCESS:Train:1 --why '...'",
+            "treaty lock --waive PROCESS-migration-edited:Train:1 --why '...'",
         ),
         (
             lambda text: text.replace(FUNCTION, ""),
-            "PROCESS: Train: the migration from revision 1 is gone, which revision 2 was locked with; "
+            "PROCESS-migration-gone: Train: the migration from revision 1 is gone, which revision 2 was locked with; "
             "restore it: checkpoints of that time need it",
         ),
         (
             lambda text: text + FUNCTION.replace("1)", "7)").replace("rescale", "later"),
-            "PROCESS: Train: a migration begins at revision 7, which never was: the last is 2; write migration(Train, 2)",
+            "PROCESS-migration-unknown: Train: a migration begins at revision 7, which never was: the last is 2; write migration(Train, 2)",
         ),
     ],
 )
@@ -430,7 +444,7 @@ def test_a_lock_that_was_edited_is_a_finding(project: Path, run: Run) -> None:
     code, said = run("check")
     assert code == 1
     assert said.startswith(
-        "my/state_treaty.lock: PROCESS: my.state:Linear revision 1: the entry was edited, or one before it; "
+        "my/state_treaty.lock: PROCESS-lock: my.state:Linear revision 1: the entry was edited, or one before it; "
     )
     assert run("generate")[0] == 2
     assert run("lock")[0] == 2
@@ -439,7 +453,7 @@ def test_a_lock_that_was_edited_is_a_finding(project: Path, run: Run) -> None:
 def test_a_lock_that_is_lost_is_missed(project: Path, run: Run) -> None:
     (project / "my" / "state_treaty.lock").unlink()
     message = "expected the lock that my/state_treaty_history.py was generated from, got no such file; restore it "
-    assert f"my/state_treaty.lock: PROCESS: {message}" in run("check")[1]
+    assert f"my/state_treaty.lock: PROCESS-lock: {message}" in run("check")[1]
     code, said = run("generate")
     assert code == 2
     assert f"error: my/state_treaty.lock: {message}" in said

@@ -56,6 +56,26 @@ def test_an_sdist_has_fresh_code_and_builds_the_same_wheel(project: UserProject)
     assert project.generated == {"layers_treaty.py": STALE}
 
 
+def test_a_lock_is_in_sdist_and_wheel_and_its_history_is_made_from_it(project: UserProject) -> None:
+    (project.package / "layers_treaty.py").unlink()
+    succeed(sys.executable, "-m", "treaty.cli", "lock", cwd=project.root)
+    for path in project.package.glob("*_treaty*.py"):
+        path.unlink()
+
+    succeed(*BUILD, cwd=project.root)  # the wheel is built from the sdist
+
+    (wheel,) = (project.root / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        lock = archive.read("my_model/layers_treaty.lock").decode()
+        history = archive.read("my_model/layers_treaty_history.py").decode()
+        assert "my_model/_treaty.lock" in archive.namelist()
+    assert lock == (project.package / "layers_treaty.lock").read_text()
+    assert "class LinearV1(" in history
+    assert lock in history
+    with tarfile.open(project.root / "dist" / "my_model-1.0.tar.gz") as archive:
+        assert [name.rpartition("/")[2] for name in archive.getnames()].count("layers_treaty.lock") == 1
+
+
 @pytest.mark.parametrize("project", ["setuptools"], indirect=True)
 def test_pip_installs_fresh_code_from_an_sdist(project: UserProject, tmp_path: Path) -> None:
     target = tmp_path / "installed"

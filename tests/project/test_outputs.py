@@ -1,11 +1,12 @@
 """What both build hooks put into a distribution."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.project.user_project import UserProject
-from treaty.generator._build import build_outputs
+from tests.project.user_project import UserProject, succeed
+from treaty.generator._build import build_outputs, lock_files
 from treaty.schema import TreatyError
 
 
@@ -73,4 +74,30 @@ def test_a_project_without_modules_is_told_how_to_list_them(tmp_path: Path) -> N
     project = UserProject.write(tmp_path / "project", "")
 
     with pytest.raises(TreatyError, match=r"(?s)lists no modules.*\[tool.treaty\].*modules = "):
+        build_outputs(project.root)
+
+
+def test_a_lock_goes_along_with_the_history_that_is_made_from_it(tmp_path: Path) -> None:
+    project = UserProject.write(tmp_path / "project", '[tool.treaty]\nmodules = ["my_model.train"]\n', "src")
+    succeed(sys.executable, "-m", "treaty.cli", "lock", cwd=project.root)
+    for path in project.package.glob("*_treaty*.py"):
+        path.unlink()
+    (project.root / "uv.lock").write_text("of another tool\n")
+
+    outputs = {output.name: output for output in build_outputs(project.root)}
+
+    names = [
+        f"my_model/{module}_treaty{end}" for module in ("train", "layers") for end in (".py", "_history.py", ".lock")
+    ]
+    assert list(outputs) == names
+    assert outputs["my_model/train_treaty.lock"].text == (project.package / "train_treaty.lock").read_text()
+    assert "class TrainStateV1(" in outputs["my_model/train_treaty_history.py"].text
+    assert lock_files(project.root) == [project.package / "layers_treaty.lock", project.package / "train_treaty.lock"]
+
+
+def test_a_lock_that_is_lost_fails_the_build(tmp_path: Path) -> None:
+    project = UserProject.write(tmp_path / "project", '[tool.treaty]\nmodules = ["my_model.layers"]\n')
+    (project.package / "layers_treaty_history.py").write_text("LOCK = ''\n")
+
+    with pytest.raises(TreatyError, match=r"layers_treaty\.lock: expected the lock that .* was generated from"):
         build_outputs(project.root)
