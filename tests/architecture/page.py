@@ -50,7 +50,8 @@ def _lines() -> Iterator[str]:
 
 
 def _id(package: str) -> str:
-    return "p_" + package.strip("_").replace("/", "_")
+    """One for each package: `golden` and `_golden` are two."""
+    return f"p_{package}".replace("/", "_")
 
 
 def _label(package: str) -> str:

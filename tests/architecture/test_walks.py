@@ -208,7 +208,7 @@ def test_a_save_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         save_async(tmp_path / "a", params()).result()
 
     assert jnp.array_equal(restore(tmp_path / "a", Params).kernel, params().kernel)
-    assert seen.walk == expected(SAVE, "_checkpoint", "_keymaps")  # the walk begins at `save`
+    assert seen.walk == expected(SAVE, "_checkpoint", "_keymaps", "_evolve")  # the walk begins at `save`
     assert not others(seen, SAVE, "treaty")
 
 

@@ -12,7 +12,7 @@ from tests.evolution.states import bits
 from treaty.runtime import golden, restore, save, to_state_dict
 from treaty.runtime._golden.checksums import checksums
 from treaty.runtime._golden.sizes import small_sizes
-from treaty.runtime._golden.update import Outcome, Update
+from treaty.runtime._golden.update import GoldenOutcome, Update
 from treaty.runtime._golden.values import array, made_up
 from treaty.runtime._state.explain import explain
 from treaty.runtime._trees import flatten
@@ -69,11 +69,11 @@ class Everything:
 """
 
 
-def update(project: Project, folder: Path, **options: Any) -> dict[str, Outcome]:
+def update(project: Project, folder: Path, **options: Any) -> dict[str, GoldenOutcome]:
     return {one.name: one for one in Update(project.name, folder, **options).run()}
 
 
-def wrong(outcomes: dict[str, Outcome]) -> list[str]:
+def wrong(outcomes: dict[str, GoldenOutcome]) -> list[str]:
     return [line for one in outcomes.values() for line in one.wrong]
 
 

@@ -26,7 +26,7 @@ _LOOKED_UP: Final = re.compile(r"dict|str|object|int|float|bool|bytes|complex|_c
 
 
 @frozen
-class Entry:
+class RevisionField:
     """One entry of a state dict: its key, the key as source, and its type to mypy."""
 
     key: str
@@ -35,13 +35,13 @@ class Entry:
 
 
 @frozen
-class Record:
+class RevisionRecord:
     """One TypedDict. `by_call`: as TypedDict("X", {...}), for keys that cannot be lines of a class; it cannot be generic."""
 
     name: str
     title: str
     by_call: bool
-    fields: list[Entry]
+    fields: list[RevisionField]
     variables: list[str]
 
 
@@ -50,7 +50,7 @@ class HistoryPlan:
     source: str
     command: str
     variables: list[str]
-    records: list[Record]
+    records: list[RevisionRecord]
     lock: str
 
 
@@ -91,11 +91,11 @@ class _Records:
     """Makes the TypedDicts: those of revisions, and on the way those of other classes that they reach."""
 
     histories: Mapping[str, History]
-    made: list[Record] = field(factory=list)
+    made: list[RevisionRecord] = field(factory=list)
     others: dict[tuple[str, str], str] = field(factory=dict)  # (class id, digest) -> name
     taken: set[str] = field(factory=set)
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[RevisionRecord]:
         for symbol, history in self.histories.items():
             for revision in history.revisions:
                 schema = revision.schema
@@ -133,13 +133,13 @@ class _View:
     lowered: Schema
     owner: Revision
 
-    def record(self, name: str, title: str, id: str) -> Record:
+    def record(self, name: str, title: str, id: str) -> RevisionRecord:
         cls = self.lowered[id]
         by_call = _by_call(cls)
         variables = [] if by_call else self._variables(id)
         refer: Callable[[str], str] = lambda other: self._reference(other, closed=by_call)  # noqa: E731
         fields = [_entry(one.key, state_type(refer, one.type), by_call) for one in cls.fields]
-        return Record(name, title, by_call, fields, variables)
+        return RevisionRecord(name, title, by_call, fields, variables)
 
     def _reference(self, id: str, *, closed: bool) -> str:
         """The type of a class's state; what a variable stands for is not said where it is `closed`."""
@@ -177,9 +177,9 @@ class _View:
         return [_variable(one) for one in sorted(reached, key=lambda one: int(one[1:]))]
 
 
-def _entry(key: str, type: str, by_call: bool) -> Entry:
+def _entry(key: str, type: str, by_call: bool) -> RevisionField:
     is_long = not by_call and len(f"    {key}: {type}") > WIDTH
-    return Entry(key, literal(key), literal(type) if is_long else type)  # no formatter breaks a string
+    return RevisionField(key, literal(key), literal(type) if is_long else type)  # no formatter breaks a string
 
 
 def _version(symbol: str, number: int) -> str:

@@ -27,7 +27,7 @@ _FIELDS: Final = ("attr.field", "attrs.field", f"{notes.DECLARE}.field")
 
 
 @frozen
-class Problem:
+class FieldProblem:
     """What is wrong with a field; with the class where `field` is empty."""
 
     field: str
@@ -38,7 +38,7 @@ class Problem:
 class Verdict:
     """What is surely wrong with a state class; the classes it was read from, and a digest of all they say."""
 
-    problems: list[Problem]
+    problems: list[FieldProblem]
     classes: set[str]
     digest: str
 
@@ -54,7 +54,7 @@ class _ClassReader:
     """Reads a class and all it reaches. Problems are those of the class itself: the others have their own turn."""
 
     def __init__(self, names: Names, root: TypeInfo) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[FieldProblem] = []
         self.classes: set[str] = set()
         self._root = root
         self._types = Types(names, self.node, self._inline)
@@ -75,14 +75,14 @@ class _ClassReader:
             fields = tuple(named.values())
             self._raw[id] = attrs.evolve(self._raw[id], fields=fields)
             if info is self._root and not args:
-                self.problems += [Problem(name, text) for name, text in key_problems(fields, reserved)]
+                self.problems += [FieldProblem(name, text) for name, text in key_problems(fields, reserved)]
                 self.problems += list(self._default_problems(fields))
         return ir.Node(id)
 
     def digest(self) -> str:
         return hashlib.sha256(repr(self._raw).encode()).hexdigest()
 
-    def settled(self) -> list[Problem]:
+    def settled(self) -> list[FieldProblem]:
         """Problems of dims, which need every class: none while one of them is not surely known."""
         qualname = _qualname(self._root)
         if self._unsure or sum(cls.qualname == qualname for cls in self._raw.values()) != 1:
@@ -103,12 +103,12 @@ class _ClassReader:
             pass
         return ()
 
-    def _default_problems(self, fields: Iterable[ir.Field]) -> Iterator[Problem]:
+    def _default_problems(self, fields: Iterable[ir.Field]) -> Iterator[FieldProblem]:
         for field in fields:
             if field.name in self._defaults and not any(map(self._is_unclear, ir.every_type(field.type))):
                 problem = default_problem(self._raw, field, self._defaults[field.name])
                 if problem is not None:
-                    yield Problem(field.name, problem)
+                    yield FieldProblem(field.name, problem)
 
     def _is_unclear(self, type: ir.Type) -> bool:
         """Whether the name of a class or function, or all the keys of a dict, may not be known here."""
@@ -130,7 +130,7 @@ class _ClassReader:
             except SchemaError as error:
                 self._unsure = True
                 if cls is self._root and not scope:
-                    self.problems += [Problem(name, text) for text in error.problems]
+                    self.problems += [FieldProblem(name, text) for text in error.problems]
 
     def _body(self, cls: TypeInfo, owner: TypeInfo) -> list[ast.stmt]:
         try:
@@ -210,10 +210,10 @@ def _qualname(info: TypeInfo) -> str:
     return info.fullname.removeprefix(f"{info.module_name}.")
 
 
-def _problem_of(qualname: str, text: str) -> Iterator[Problem]:
+def _problem_of(qualname: str, text: str) -> Iterator[FieldProblem]:
     """The problem that `settle` words as `Class.field: ...` or `Class: ...`, if it is of this class."""
     place, _, rest = text.partition(": ")
     if place == qualname:
-        yield Problem("", rest)
+        yield FieldProblem("", rest)
     elif place.rpartition(".")[0] == qualname:
-        yield Problem(place.rpartition(".")[2], rest)
+        yield FieldProblem(place.rpartition(".")[2], rest)

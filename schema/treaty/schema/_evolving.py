@@ -86,7 +86,7 @@ def default_problem(classes: Mapping[str, ir.Class], field: ir.Field, value: Any
 
 
 @frozen
-class _Misfit:
+class _DefaultMisfit:
     expected: str
     value: Any
     path: tuple[str | int, ...]
@@ -98,7 +98,7 @@ class _Walker:
 
     classes: Mapping[str, ir.Class]
 
-    def misfit(self, type: ir.Type, value: Any, path: tuple[str | int, ...]) -> _Misfit | None:
+    def misfit(self, type: ir.Type, value: Any, path: tuple[str | int, ...]) -> _DefaultMisfit | None:
         if isinstance(type, ir.Optional):
             return None if value is None else self.misfit(type.item, value, path)
         if isinstance(type, ir.Node):
@@ -132,25 +132,25 @@ class _Walker:
             fits = True
         else:
             assert_never(type)
-        return self._first(parts, path) if fits else _Misfit(expected, value, path)
+        return self._first(parts, path) if fits else _DefaultMisfit(expected, value, path)
 
-    def _partial(self, type: ir.Partial, value: Any, path: tuple[str | int, ...]) -> _Misfit | None:
+    def _partial(self, type: ir.Partial, value: Any, path: tuple[str | int, ...]) -> _DefaultMisfit | None:
         if symbol_of(getattr(value, "func", None)) != type.func:
-            return _Misfit(f"a Partial of {_short(type.func)}", value, path)
+            return _DefaultMisfit(f"a Partial of {_short(type.func)}", value, path)
         return self._first([(type.args, value.args, "args"), (type.keywords, value.keywords, "keywords")], path)
 
-    def _node(self, cls: ir.Class, value: Any, path: tuple[str | int, ...]) -> _Misfit | None:
+    def _node(self, cls: ir.Class, value: Any, path: tuple[str | int, ...]) -> _DefaultMisfit | None:
         if cls.id.startswith(ir.VARIABLE):
             return None  # whoever reads the class with arguments checks
         if cls.kind in ("typeddict", "keywords"):
             if not isinstance(value, dict) or set(value) != {field.name for field in cls.fields}:
-                return _Misfit(f"a dict with the keys of {cls.qualname}", value, path)
+                return _DefaultMisfit(f"a dict with the keys of {cls.qualname}", value, path)
             return self._first([(field.type, value[field.name], field.key) for field in cls.fields], path)
         if symbol_of(_class_of(value)) != cls.symbol:
-            return _Misfit(f"an instance of {cls.qualname}", value, path)
+            return _DefaultMisfit(f"an instance of {cls.qualname}", value, path)
         return self._first([(field.type, getattr(value, field.name), field.key) for field in cls.fields], path)
 
-    def _first(self, parts: Iterable[_Part], path: tuple[str | int, ...]) -> _Misfit | None:
+    def _first(self, parts: Iterable[_Part], path: tuple[str | int, ...]) -> _DefaultMisfit | None:
         found = (self.misfit(type, value, (*path, key)) for type, value, key in parts)
         return next((one for one in found if one is not None), None)
 

@@ -19,9 +19,9 @@ from treaty.schema.dtypes import BY_NAME
 from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.resolution import (
     EACH,
-    Convert,
+    ConvertLeaf,
     Drop,
-    Each,
+    EachItem,
     Fill,
     Keep,
     Make,
@@ -47,11 +47,11 @@ class _Application:
         """`last` where the reader's own schema is reached: what is to be cast there is cast as it is read."""
         if isinstance(plan, Keep):
             return value
-        if isinstance(plan, Convert):
+        if isinstance(plan, ConvertLeaf):
             return value if last else _converted(plan, value)
         if isinstance(plan, Make):
             return self._make(plan, value, path, last)
-        if isinstance(plan, Each):
+        if isinstance(plan, EachItem):
             if value.__class__ is not dict:
                 return value
             return {key: self.run(plan.plan, one, (*path, key), last) for key, one in value.items()}
@@ -135,7 +135,7 @@ class _Application:
             yield tuple(name.split(other)), one
 
 
-def _converted(plan: Convert, value: Any) -> Any:
+def _converted(plan: ConvertLeaf, value: Any) -> Any:
     """A value as another type before a migration sees it; an array is read when it is asked for."""
     if not is_stored_array(value):
         made = {"float": float, "complex": complex}[plan.to](value) if plan.to in ("float", "complex") else value

@@ -19,7 +19,7 @@ _TRIES: Final = 5000
 
 def small_sizes(schema: Schema) -> dict[str, int]:
     """The sizes of dims that no owner ties and no label defines, by name: a name that several classes leave free is one."""
-    places = list(_places(schema, _Place(schema.root_class, {}, None), ()))
+    places = list(_places(schema, _DimPlace(schema.root_class, {}, None), ()))
     free = list(dict.fromkeys(name for place in places for name in place.free))
     sizes = {name: _LEAST + index % _DISTINCT for index, name in enumerate(free)}
     for _ in range(_REPAIRS):
@@ -47,12 +47,12 @@ def env_of(cls: ir.Class, given: Env, free: Mapping[str, int]) -> dict[str, int 
 
 
 @frozen(eq=False)
-class _Place:
+class _DimPlace:
     """A class where it stands in a tree."""
 
     cls: ir.Class
     ties: Mapping[str, Expr]
-    owner: "_Place | None"
+    owner: "_DimPlace | None"
 
     @property
     def free(self) -> list[str]:
@@ -67,15 +67,15 @@ class _Place:
         return {name: evaluate(size, above) for name, size in self.ties.items()}
 
 
-def _places(schema: Schema, place: _Place, above: tuple[str, ...]) -> Iterator[_Place]:
+def _places(schema: Schema, place: _DimPlace, above: tuple[str, ...]) -> Iterator[_DimPlace]:
     yield place
     for field in place.cls.fields:
         for node in ir.nodes(field.type):
             if node.cls not in (*above, place.cls.id):
-                yield from _places(schema, _Place(schema[node.cls], dict(node.ties), place), (*above, place.cls.id))
+                yield from _places(schema, _DimPlace(schema[node.cls], dict(node.ties), place), (*above, place.cls.id))
 
 
-def _conflicts(places: list[_Place], sizes: Mapping[str, int]) -> Iterator[tuple[_Place, str, int]]:
+def _conflicts(places: list[_DimPlace], sizes: Mapping[str, int]) -> Iterator[tuple[_DimPlace, str, int]]:
     """Where a dim is tied to one size, and a label defines it as another, which comes with it."""
     for place in places:
         given = place.given(sizes)
@@ -86,7 +86,7 @@ def _conflicts(places: list[_Place], sizes: Mapping[str, int]) -> Iterator[tuple
                 yield place, name, defined
 
 
-def _are_sizes(places: list[_Place], sizes: Mapping[str, int], least: int) -> bool:
+def _are_sizes(places: list[_DimPlace], sizes: Mapping[str, int], least: int) -> bool:
     for place in places:
         env = place.env(sizes)
         values = [*env.values(), *(evaluate(size, env) for size in ir.sizes(place.cls))]
@@ -95,7 +95,7 @@ def _are_sizes(places: list[_Place], sizes: Mapping[str, int], least: int) -> bo
     return True
 
 
-def _repaired(place: _Place, dim: str, size: int, sizes: dict[str, int]) -> bool:
+def _repaired(place: _DimPlace, dim: str, size: int, sizes: dict[str, int]) -> bool:
     """Give the dim above that one is tied to the size that the label asks for, as far up as it is tied itself."""
     tie = place.ties.get(dim)
     if tie is None:

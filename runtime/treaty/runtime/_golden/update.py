@@ -21,7 +21,7 @@ from treaty.schema.evolution.lock import Line
 
 
 @define
-class Outcome:
+class GoldenOutcome:
     """What was done for one class, by revision. `missing` is what is to be added, where nothing may be written."""
 
     name: str
@@ -33,7 +33,7 @@ class Outcome:
 
 
 @frozen
-class _Present:
+class _Existing:
     """A class as it is now."""
 
     cls: Any
@@ -52,7 +52,7 @@ class Update:
     written: list[Path] = field(factory=list)
     stale: list[Path] = field(factory=list)  # what would be written
 
-    def run(self) -> list[Outcome]:
+    def run(self) -> list[GoldenOutcome]:
         module = importlib.import_module(self.module)
         lock = required_lock(self.module)
         there: dict[str, list[Golden]] = {}
@@ -69,9 +69,9 @@ class Update:
             codec = codec_of_class(attrgetter(name)(module))
             number = present_revision(codec)
             if number is None:
-                outcomes.append(Outcome(name, wrong=[unlocked(codec)]))
+                outcomes.append(GoldenOutcome(name, wrong=[unlocked(codec)]))
                 continue
-            present = _Present(codec.cls, line, number)
+            present = _Existing(codec.cls, line, number)
             outcomes.append(self._class(present, history.revisions, there.get(symbol, [])))
         self._write_test([outcome.name for outcome in outcomes])
         return outcomes
@@ -80,8 +80,8 @@ class Update:
     def checkpoints(self) -> Path:
         return self.folder / f"golden-{self.module}"
 
-    def _class(self, present: _Present, revisions: tuple[Revision, ...], there: list[Golden]) -> Outcome:
-        outcome = Outcome(present.line.symbol.partition(":")[2])
+    def _class(self, present: _Existing, revisions: tuple[Revision, ...], there: list[Golden]) -> GoldenOutcome:
+        outcome = GoldenOutcome(present.line.symbol.partition(":")[2])
         for revision in revisions:
             if revision.number in present.line.orphaned:
                 continue
@@ -93,7 +93,7 @@ class Update:
                 outcome.wrong += [f"{outcome.name}-{revision.number}: {line}" for line in str(error).splitlines()]
         return outcome
 
-    def _revision(self, present: _Present, revision: Revision, golden: Golden | None, outcome: Outcome) -> None:
+    def _revision(self, present: _Existing, revision: Revision, golden: Golden | None, outcome: GoldenOutcome) -> None:
         number, symbol = revision.number, present.line.symbol
         if golden is None:
             golden = self._new(present.line, number)

@@ -16,7 +16,18 @@ from treaty.runtime._restore.source import Source
 from treaty.runtime._state.registry import Codec, codec_of
 from treaty.schema import resolve as resolve_schemas
 from treaty.schema.evolution.migrations import Function
-from treaty.schema.evolution.resolution import Action, Each, From, Make, Path, Resolution, Same, Through, Unless, show
+from treaty.schema.evolution.resolution import (
+    Action,
+    EachItem,
+    From,
+    Make,
+    Path,
+    Resolution,
+    Same,
+    Through,
+    Unless,
+    show,
+)
 from treaty.schema.evolution.resolution import Plan as Way
 
 
@@ -120,7 +131,7 @@ def _functions(plan: Way) -> Iterator[str]:
         for _, origin in plan.parts:
             if isinstance(origin, From):
                 yield from _functions(origin.plan)
-    elif isinstance(plan, (Each, Unless)):
+    elif isinstance(plan, (EachItem, Unless)):
         yield from _functions(plan.plan)
     elif isinstance(plan, Same):
         return  # the plan that it stands for is walked where it stands first

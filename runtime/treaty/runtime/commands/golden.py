@@ -14,7 +14,7 @@ from treaty.schema._classes import relative
 from treaty.schema._settings import Settings
 
 if TYPE_CHECKING:
-    from treaty.runtime._golden.update import Outcome
+    from treaty.runtime._golden.update import GoldenOutcome
 
 
 @click.command()
@@ -68,7 +68,7 @@ def _update(module: str, folder: Path, check: bool) -> bool:
     return not is_missing and not any(outcome.wrong for outcome in outcomes)
 
 
-def _text(outcome: "Outcome") -> str:
+def _text(outcome: "GoldenOutcome") -> str:
     """One line for a class."""
     parts = [
         f"{verb} revision{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

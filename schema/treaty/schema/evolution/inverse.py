@@ -10,9 +10,9 @@ from treaty.schema._errors import SchemaError
 from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.resolution import (
     EACH,
-    Convert,
+    ConvertLeaf,
     Drop,
-    Each,
+    EachItem,
     Fill,
     From,
     Keep,
@@ -49,11 +49,11 @@ class _Inverse:
     def plan(self, plan: Plan, path: Path) -> Plan:
         if isinstance(plan, Keep):
             return plan
-        if isinstance(plan, Convert):
+        if isinstance(plan, ConvertLeaf):
             verb = "widened" if plan.exact else "cast"
             return self._none(f"{plan.was} was {verb} to {plan.to}", path)
-        if isinstance(plan, Each):
-            return Each(self.plan(plan.plan, (*path, EACH)))
+        if isinstance(plan, EachItem):
+            return EachItem(self.plan(plan.plan, (*path, EACH)))
         if isinstance(plan, Unless):
             return Unless(self.plan(plan.plan, path))
         if isinstance(plan, Make):

@@ -10,8 +10,8 @@ from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.resolution import (
     EACH,
     Action,
-    Convert,
-    Each,
+    ConvertLeaf,
+    EachItem,
     Fill,
     From,
     Keep,
@@ -40,7 +40,7 @@ _Source: TypeAlias = Callable[[Path], Action]  # what is known of a node of the 
 
 def actions(schema: ir.Schema, plan: Plan) -> Iterator[Action]:
     """One for each leaf of the class that the plan makes."""
-    for one in _Walk(schema).type(ir.Node(schema.root), plan, (), (), _itself, ()):
+    for one in _LeafWalk(schema).type(ir.Node(schema.root), plan, (), (), _itself, ()):
         is_renamed = one.verb == "as-is" and one.was != (one.path,)
         yield evolve(one, verb="renamed") if is_renamed else one
 
@@ -52,14 +52,14 @@ def dropped(plan: Plan | Fill, path: Path) -> Iterator[Path]:
         for _, origin in plan.parts:
             if isinstance(origin, From):
                 yield from dropped(origin.plan, (*path, origin.key))
-    elif isinstance(plan, Each):
+    elif isinstance(plan, EachItem):
         yield from dropped(plan.plan, (*path, EACH))
     elif isinstance(plan, Unless):
         yield from dropped(plan.plan, path)
     elif isinstance(plan, Through):
         for one in (plan.before, plan.rest, plan.after):
             yield from dropped(one, path)
-    elif not isinstance(plan, (Keep, Convert, Fill, Same)):
+    elif not isinstance(plan, (Keep, ConvertLeaf, Fill, Same)):
         assert_never(plan)
 
 
@@ -68,7 +68,7 @@ def _itself(path: Path) -> Action:
 
 
 @frozen
-class _Walk:
+class _LeafWalk:
     """Walks a plan along the schema of what it makes."""
 
     schema: ir.Schema
@@ -113,14 +113,14 @@ def _below(plan: Plan | Fill, key: str, was: Path) -> tuple[Plan | Fill | None, 
         return (origin.plan, (*was, origin.key)) if isinstance(origin, From) else (origin, was)
     if isinstance(plan, Fill):
         return plan, was
-    return plan.plan if isinstance(plan, Each) else Keep(), (*was, key)
+    return plan.plan if isinstance(plan, EachItem) else Keep(), (*was, key)
 
 
 def _leaf(plan: Plan | Fill, path: Path, was: Path, source: _Source) -> Action:
     if isinstance(plan, Fill):
         return Action(path, "defaulted", (), plan.default)
     found = source(was)
-    if not isinstance(plan, Convert):
+    if not isinstance(plan, ConvertLeaf):
         return evolve(found, path=path)
     converted = Action(path, "widened" if plan.exact else "cast", found.was, f"{plan.was} to {plan.to}")
     return min(evolve(found, path=path), converted, key=lambda one: _STRONGEST.index(one.verb))
@@ -151,5 +151,5 @@ def _known(schema: ir.Schema, plan: Plan, was: Path, source: _Source) -> _Source
     """What is known of the state that a plan makes: leaf by leaf, where it changes anything."""
     if isinstance(plan, Keep):
         return lambda path: source((*was, *path))
-    found = {one.path: one for one in _Walk(schema).type(ir.Node(schema.root), plan, (), was, source, ())}
+    found = {one.path: one for one in _LeafWalk(schema).type(ir.Node(schema.root), plan, (), was, source, ())}
     return lambda path: found.get(path) or source((*was, *path))

@@ -42,7 +42,7 @@ class PlainMove:
 
 
 @frozen
-class Moved:
+class SortedRules:
     """`taken` and `given` are the schemas of the two revisions without what the rules take and give."""
 
     taken: ir.Schema
@@ -51,7 +51,7 @@ class Moved:
     shaped: tuple[Shape, ...]
 
 
-def moved(begin: ir.Schema, end: ir.Schema, step: Moves) -> Moved:
+def moved(begin: ir.Schema, end: ir.Schema, step: Moves) -> SortedRules:
     """Raises Unfitting for a rule that does not fit the two revisions."""
     stored, fields = dict(nodes_below(begin)), dict(nodes_below(end))
     plain: list[PlainMove] = []
@@ -69,7 +69,7 @@ def moved(begin: ir.Schema, end: ir.Schema, step: Moves) -> Moved:
             shaped.append(shape)
             taken |= set(shape.sources)
             given |= set(shape.targets)
-    return Moved(without(begin, taken), without(end, given), tuple(plain), tuple(shaped))
+    return SortedRules(without(begin, taken), without(end, given), tuple(plain), tuple(shaped))
 
 
 def nodes_below(schema: ir.Schema) -> Iterator[tuple[Path, ir.Type]]:

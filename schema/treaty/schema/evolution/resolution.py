@@ -52,7 +52,7 @@ class Keep:
 
 
 @frozen
-class Convert:
+class ConvertLeaf:
     """An array, or a Python number, of one dtype or type as another."""
 
     was: str
@@ -104,7 +104,7 @@ class Make:
 
 
 @frozen
-class Each:
+class EachItem:
     """Every item of a list, tuple or dict."""
 
     plan: "Plan"
@@ -164,7 +164,7 @@ class Through:
     back: bool = False
 
 
-Plan = Keep | Convert | Make | Each | Unless | Same | Through
+Plan = Keep | ConvertLeaf | Make | EachItem | Unless | Same | Through
 
 
 @frozen

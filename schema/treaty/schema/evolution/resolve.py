@@ -18,9 +18,9 @@ from treaty.schema.evolution.history import Histories, History, OtherArgumentsEr
 from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.moves import Unfitting, moved
 from treaty.schema.evolution.resolution import (
-    Convert,
+    ConvertLeaf,
     Drop,
-    Each,
+    EachItem,
     Fill,
     From,
     Keep,
@@ -33,7 +33,7 @@ from treaty.schema.evolution.resolution import (
     Through,
     Unless,
 )
-from treaty.schema.evolution.sizes import Pair, Sizes, substituted, writer_sizes
+from treaty.schema.evolution.sizes import SizePair, Sizes, substituted, writer_sizes
 from treaty.schema.evolution.types import Outcome, TypeWalk, folded
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
@@ -57,7 +57,7 @@ def resolve(
 
 
 @frozen
-class _Side:
+class _ClassSide:
     """A class with all that it reaches: as the checkpoint has it, as a revision had it, or as the code declares it today."""
 
     schema: ir.Schema
@@ -91,20 +91,20 @@ class Resolver:
             self.known.clear()
         self.revisions = revisions
         self.declared |= {cls.symbol: cls for cls in reader.classes}
-        found = self.classes(_Side(writer, "stored"), _Side(reader, "present"))
+        found = self.classes(_ClassSide(writer, "stored"), _ClassSide(reader, "present"))
         return Resolution(
             writer, reader, found.plan, tuple(found.problems), tuple(found.conditions), found.revision, found.present
         )
 
-    def below(self, side: _Side, id: str) -> _Side:
+    def below(self, side: _ClassSide, id: str) -> _ClassSide:
         """A class that a side reaches."""
         key = (builtins.id(side.schema), id)
         if key not in self._below:
             self._kept.append(side.schema)
             self._below[key] = side.schema.at(id)
-        return _Side(self._below[key], side.time)
+        return _ClassSide(self._below[key], side.time)
 
-    def classes(self, writer: _Side, reader: _Side) -> Outcome:
+    def classes(self, writer: _ClassSide, reader: _ClassSide) -> Outcome:
         """The way from one class to another, known or made."""
         key = (writer.cls.id, writer.schema.digest, writer.time, reader.cls.id, reader.schema.digest, reader.time)
         if key in self.known:
@@ -119,7 +119,7 @@ class Resolver:
         self.known[key] = found
         return found
 
-    def _classes(self, writer: _Side, reader: _Side) -> Outcome:
+    def _classes(self, writer: _ClassSide, reader: _ClassSide) -> Outcome:
         history = self.histories(reader.cls.symbol)
         if history is None or not history.revisions:
             return self._fields(writer, reader)
@@ -137,7 +137,7 @@ class Resolver:
         outcome.revision, outcome.present = found, present
         return outcome
 
-    def _revision(self, history: History, writer: _Side, present: int) -> int | Problem | None:
+    def _revision(self, history: History, writer: _ClassSide, present: int) -> int | Problem | None:
         """Which revision the writer's class is of; None where the history does not know it."""
         if writer.present:
             return present
@@ -170,7 +170,9 @@ class Resolver:
             )
         return numbers[-1] if numbers else None
 
-    def _between(self, history: History, writer: _Side, number: int | None, reader: _Side, present: int) -> Outcome:
+    def _between(
+        self, history: History, writer: _ClassSide, number: int | None, reader: _ClassSide, present: int
+    ) -> Outcome:
         """Through the migrations that lie between two revisions, one after the other."""
         steps = [] if number is None else _steps(history, number, present)
         if not steps:
@@ -178,8 +180,8 @@ class Resolver:
         start = steps[0]
         outcome = Outcome()
         try:
-            begin = _Side(_instructed(_filled(history, start, writer, reader), reader.schema), "past")
-            end = reader if start + 1 == present else _Side(_filled(history, start + 1, writer, reader), "past")
+            begin = _ClassSide(_instructed(_filled(history, start, writer, reader), reader.schema), "past")
+            end = reader if start + 1 == present else _ClassSide(_filled(history, start + 1, writer, reader), "past")
         except OtherArgumentsError as error:
             expected, _, got = str(error).removeprefix("expected ").partition(", got ")
             outcome.problem("arguments", expected, got, (), "write a migration of the class that it is in")
@@ -196,7 +198,7 @@ class Resolver:
             where = f"in migration({history.symbol.rpartition(':')[2]}, {start})"
             outcome.problem("migration", error.expected, error.got, (), where)
             return outcome
-        rest = outcome.take(self._fields(_Side(found.taken, "past"), _Side(found.given, end.time)))
+        rest = outcome.take(self._fields(_ClassSide(found.taken, "past"), _ClassSide(found.given, end.time)))
         moves = []
         for one in found.plain:
             way = Outcome()
@@ -210,7 +212,7 @@ class Resolver:
         )
         return outcome
 
-    def _fields(self, writer: _Side, reader: _Side) -> Outcome:
+    def _fields(self, writer: _ClassSide, reader: _ClassSide) -> Outcome:
         """Field by field: by key, by alias, or filled in."""
         if writer is reader or (writer.schema.is_like(reader.schema) and not self._may_differ(reader.schema)):
             sizes: Mapping[str, Expr] = {name: Name(name) for name in reader.cls.dims}
@@ -237,11 +239,11 @@ class _Frame(TypeWalk):
     """Two classes, field by field."""
 
     resolver: Resolver = field(kw_only=True)
-    writer: _Side = field(kw_only=True)
-    reader: _Side = field(kw_only=True)
+    writer: _ClassSide = field(kw_only=True)
+    reader: _ClassSide = field(kw_only=True)
 
     @classmethod
-    def of(cls, resolver: Resolver, writer: _Side, reader: _Side, found: Outcome) -> "_Frame":
+    def of(cls, resolver: Resolver, writer: _ClassSide, reader: _ClassSide, found: Outcome) -> "_Frame":
         sizes = Sizes(writer_sizes(writer.cls))
         return cls(found, sizes, resolver.cast, resolver=resolver, writer=writer, reader=reader)
 
@@ -272,7 +274,7 @@ class _Frame(TypeWalk):
         self.found.plan = made if missing else folded(made)
         return self.found
 
-    def _fill(self, side: _Side, one: ir.Field) -> Fill:
+    def _fill(self, side: _ClassSide, one: ir.Field) -> Fill:
         """The default of a field; that of a past revision is the present one, where that says the same."""
         now = None if side.present else self.resolver.declared.get(side.cls.symbol)
         for other in () if now is None else now.fields:
@@ -281,7 +283,7 @@ class _Frame(TypeWalk):
         return Fill(side.cls.symbol, one.name, one.type, str(one.default), side.present)
 
     def _refill(self, one: ir.Field) -> Fill | None:
-        return None if one.default is None else self._fill(_Side(self.writer.schema, "past"), one)
+        return None if one.default is None else self._fill(_ClassSide(self.writer.schema, "past"), one)
 
     def _unsettled(
         self, vanished: list[ir.Field], missing: list[ir.Field], filled: list[tuple[str, From | Fill]]
@@ -330,7 +332,7 @@ class _Frame(TypeWalk):
     def _is_alike(self, writer: ir.Type, reader: ir.Type) -> bool:
         trial = _Frame.of(self.resolver, self.writer, self.reader, Outcome())
         plan = trial.type(writer, reader, ())
-        return not trial.found.problems and not isinstance(plan, Convert)
+        return not trial.found.problems and not isinstance(plan, ConvertLeaf)
 
     def node(self, writer: ir.Node, reader: ir.Node, path: Path) -> Plan:
         theirs, mine = self.resolver.below(self.writer, writer.cls), self.resolver.below(self.reader, reader.cls)
@@ -361,7 +363,7 @@ class _Frame(TypeWalk):
         is_known = set(schema.root_class.dims) <= stored.keys() and not any(map(_has_any_length, schema.classes))
         where = f"{writer.cls}({stored})" if is_known else ".".join(path)
         for name, size in reader.ties:
-            self.sizes.assumed.append(Pair(size, stored.get(name, Name(f"{where}.{name}")), path))
+            self.sizes.assumed.append(SizePair(size, stored.get(name, Name(f"{where}.{name}")), path))
 
     def _is_other_class(self, writer: ir.Class, reader: ir.Class) -> bool:
         """Of classes of other libraries the name is the meaning: two with the same fields are two things.
@@ -404,7 +406,7 @@ def _has_any_length(cls: ir.Class) -> bool:
     return any(getattr(type, "length", 0) is None for type in types)
 
 
-def _filled(history: History, number: int, writer: _Side, reader: _Side) -> ir.Schema:
+def _filled(history: History, number: int, writer: _ClassSide, reader: _ClassSide) -> ir.Schema:
     """A revision with the type arguments that the reader has, so that a migration finds those as they are to be."""
     return history.schema(number, reader.schema if history.has(number, reader.schema) else writer.schema)
 
@@ -413,7 +415,7 @@ def _steps(history: History, number: int, present: int) -> list[int]:
     return sorted(step for step in history.steps if number <= step < present)
 
 
-def _symbols(history: History, writer: _Side) -> tuple[str, ...]:
+def _symbols(history: History, writer: _ClassSide) -> tuple[str, ...]:
     return writer.cls.symbol, history.symbol, *history.former
 
 
@@ -424,7 +426,7 @@ def _is_kept(plan: Plan, assumed: set[int]) -> bool:
             return id(plan) in assumed
         assumed.add(id(plan))
         return _is_kept(plan.plan, assumed)
-    if isinstance(plan, (Each, Unless)):
+    if isinstance(plan, (EachItem, Unless)):
         return _is_kept(plan.plan, assumed)
     if isinstance(plan, Make):
         ways = [one for key, one in plan.parts if isinstance(one, From) and one.key == key]

@@ -17,7 +17,7 @@ _Terms: TypeAlias = Mapping[tuple[str, ...], int]  # a sum: factors -> how often
 
 
 @frozen
-class Pair:
+class SizePair:
     """A size of the reader where the writer has another, and where."""
 
     reader: Expr
@@ -31,18 +31,18 @@ class Sizes:
     """What the fields of one class say of its dims."""
 
     writer: Mapping[str, Expr]  # the writer's dims by name, labels as what they are defined by
-    pairs: list[Pair] = field(factory=list)
-    assumed: list[Pair] = field(factory=list)  # across a migration, which may give other sizes under the same names
+    pairs: list[SizePair] = field(factory=list)
+    assumed: list[SizePair] = field(factory=list)  # across a migration, which may give other sizes under the same names
     problems: list[Problem] = field(factory=list)
     conditions: list[Problem] = field(factory=list)
 
     def add(self, reader: Expr, writer: Expr, path: Path, label: str | None = None) -> None:
-        self.pairs.append(Pair(reader, substituted(writer, self.writer), path, label))
+        self.pairs.append(SizePair(reader, substituted(writer, self.writer), path, label))
 
     def solve(self) -> dict[str, Expr]:
         """The size of the writer that each name of the reader stands for; fills `problems` and `conditions`."""
-        named: dict[str, list[Pair]] = {}
-        arrays: dict[Path, list[Pair]] = {}
+        named: dict[str, list[SizePair]] = {}
+        arrays: dict[Path, list[SizePair]] = {}
         for pair in self.pairs:
             arrays.setdefault(pair.path, []).append(pair)
             for name in _plain_names(pair):
@@ -59,7 +59,7 @@ class Sizes:
                 self.conditions.append(_tied(str(pair.reader), wanted, pair))
         return found
 
-    def _size(self, name: str, pairs: Sequence[Pair], arrays: Mapping[Path, Sequence[Pair]]) -> Expr:
+    def _size(self, name: str, pairs: Sequence[SizePair], arrays: Mapping[Path, Sequence[SizePair]]) -> Expr:
         """What a name of the reader stands for: the writer's size of that name, where that is still on some axis."""
         own = self.writer.get(name)
         same = [pair for pair in pairs if own is not None and _terms(pair.writer) == _terms(own)]
@@ -73,7 +73,7 @@ class Sizes:
                 self.conditions.append(_tied(name, stays.writer, pair))
         return stays.writer
 
-    def _compare(self, pair: Pair, found: Mapping[str, Expr]) -> None:
+    def _compare(self, pair: SizePair, found: Mapping[str, Expr]) -> None:
         if not all(name in found for name in names(pair.reader)):
             return
         wanted = substituted(pair.reader, found)
@@ -111,21 +111,21 @@ def substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     assert_never(expr)
 
 
-def _plain_names(pair: Pair) -> Iterable[str]:
+def _plain_names(pair: SizePair) -> Iterable[str]:
     if pair.label is not None:
         yield pair.label
     if isinstance(pair.reader, Name) and pair.reader.name != pair.label:
         yield pair.reader.name
 
 
-def _has_swapped(name: str, own: Expr, pair: Pair, array: Iterable[Pair]) -> bool:
+def _has_swapped(name: str, own: Expr, pair: SizePair, array: Iterable[SizePair]) -> bool:
     """Whether a name has left the axis of an array that it was on, for another of the same array."""
     if _terms(pair.writer) == _terms(own):
         return False
     return any(_terms(one.writer) == _terms(own) and name not in _plain_names(one) for one in array)
 
 
-def _permuted(name: str, pair: Pair) -> Problem:
+def _permuted(name: str, pair: SizePair) -> Problem:
     return Problem(
         "SILENT",
         "dims-permuted",
@@ -136,7 +136,7 @@ def _permuted(name: str, pair: Pair) -> Problem:
     )
 
 
-def _tied(name: str, first: Expr, pair: Pair) -> Problem:
+def _tied(name: str, first: Expr, pair: SizePair) -> Problem:
     return Problem(
         "LOAD",
         "tie",

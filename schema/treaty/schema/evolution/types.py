@@ -11,8 +11,8 @@ from treaty.schema.dims import Expr, Int, Name
 from treaty.schema.dtypes import WIDER
 from treaty.schema.evolution.resolution import (
     EACH,
-    Convert,
-    Each,
+    ConvertLeaf,
+    EachItem,
     From,
     Keep,
     LoadKind,
@@ -106,7 +106,7 @@ class TypeWalk:
                 return self._key(writer, reader, path)
         elif isinstance(reader, ir.Scalar):
             if isinstance(writer, ir.Scalar) and reader.type in _WIDER_SCALARS.get(writer.type, ()):
-                return Convert(writer.type, reader.type, exact=True)
+                return ConvertLeaf(writer.type, reader.type, exact=True)
         elif isinstance(reader, ir.Enum):
             if isinstance(writer, ir.Enum):
                 return self._enum(writer, reader, path)
@@ -137,9 +137,9 @@ class TypeWalk:
         if writer.dtype == reader.dtype:
             return Keep()
         if reader.dtype in WIDER.get(writer.dtype, ()):
-            return Convert(writer.dtype, reader.dtype, exact=True)
+            return ConvertLeaf(writer.dtype, reader.dtype, exact=True)
         if writer.dtype in self.cast_from or self.cast.get(writer.dtype) == reader.dtype:
-            return Convert(writer.dtype, reader.dtype, exact=False)
+            return ConvertLeaf(writer.dtype, reader.dtype, exact=False)
         return self.found.problem(
             "dtype",
             ir.describe(reader),
@@ -209,7 +209,7 @@ class TypeWalk:
 
 
 def _each(plan: Plan) -> Plan:
-    return plan if isinstance(plan, Keep) else Each(plan)
+    return plan if isinstance(plan, Keep) else EachItem(plan)
 
 
 def folded(made: Make) -> Plan:

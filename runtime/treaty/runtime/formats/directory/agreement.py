@@ -16,14 +16,14 @@ from treaty.runtime._errors import show_keys
 from treaty.runtime.formats import msgpack
 from treaty.runtime.formats.directory.checksum import checksum
 from treaty.runtime.formats.directory.manifest import Leaf
-from treaty.runtime.formats.directory.plan import Pack, Piece, Plan, chunked, is_here, layout, on_host, sum_of
+from treaty.runtime.formats.directory.plan import Pack, Piece, SavePlan, chunked, is_here, layout, on_host, sum_of
 from treaty.schema import TreatyError
 
 Facts: TypeAlias = list[tuple[list[str], str]]  # what is said, of what
 Sums: TypeAlias = dict[int, dict[int, str]]  # leaf -> number of the chunk -> checksum
 
 
-def facts_of(plan: Plan) -> Facts:
+def facts_of(plan: SavePlan) -> Facts:
     """All that a save is, but for the values; in an order that does not depend on that of dicts."""
     leaves = sorted(zip(plan.leaves, plan.shards, strict=True), key=lambda one: one[0].path)
     return [
@@ -49,13 +49,13 @@ def difference(ours: Facts, theirs: Facts, process: int) -> str | None:
     return None
 
 
-def order_of(plan: Plan) -> list[int]:
+def order_of(plan: SavePlan) -> list[int]:
     """For each leaf, its rank among all paths: what another process needs to number its own leaves in this order."""
     ranks = {path: rank for rank, path in enumerate(sorted(leaf.path for leaf in plan.leaves))}
     return [ranks[leaf.path] for leaf in plan.leaves]
 
 
-def values_of(plan: Plan) -> dict[int, str]:
+def values_of(plan: SavePlan) -> dict[int, str]:
     """Checksums of the leaves that share files, by their ranks among all paths, as far as this process has them."""
     order = order_of(plan)
     found = {order[i]: value for pack in plan.packs for i, value in pack.leaves.items() if is_here(value)}
@@ -69,7 +69,7 @@ def values_of(plan: Plan) -> dict[int, str]:
     return sums
 
 
-def settle(plan: Plan, order: Sequence[int], owners: Mapping[int, int]) -> Plan:
+def settle(plan: SavePlan, order: Sequence[int], owners: Mapping[int, int]) -> SavePlan:
     """The plan of a process that follows, with the numbers that process 0 gave the leaves.
 
     `owners` are arrays that process 0 does not have: that others do not have them either is not known to the one that does.
@@ -107,7 +107,7 @@ def settle(plan: Plan, order: Sequence[int], owners: Mapping[int, int]) -> Plan:
     )
 
 
-def add_part(plan: Plan, sums: Sums, process: int, part: Mapping[str, Any]) -> Iterator[str]:
+def add_part(plan: SavePlan, sums: Sums, process: int, part: Mapping[str, Any]) -> Iterator[str]:
     """Add the checksums that a process wrote, and say what it has otherwise than process 0."""
     ours = values_of(plan) if "values" in part else {}
     leaves = sorted(leaf.path for leaf in plan.leaves)

@@ -48,7 +48,7 @@ class Pack:
 
 
 @frozen
-class Plan:
+class SavePlan:
     schema: Schema
     dims: Mapping[str, int]
     metadata: Mapping[str, Any]
@@ -63,7 +63,7 @@ class Plan:
     revisions: Mapping[str, int] = field(factory=dict)  # of the classes, by symbol
 
 
-def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapping[str, Any] | None) -> Plan:
+def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapping[str, Any] | None) -> SavePlan:
     """Lay out a state dict that fits the schema; lazy arrays are read when they are written."""
     flat = list(flatten(tree)) or [((), {})]  # of an empty class, its empty node
     values: dict[int, Any] = {}
@@ -81,7 +81,7 @@ def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapp
     packs = tuple(_packs(values, small))
     files = {number: index for index, pack in enumerate(packs) for number in pack.leaves}
     leaves = tuple(_leaf(path, value, files.get(number)) for number, (path, value) in enumerate(flat))
-    plan = Plan(schema, dims, _checked_metadata(metadata), leaves, packs, ())
+    plan = SavePlan(schema, dims, _checked_metadata(metadata), leaves, packs, ())
     if jax.process_count() == 1:
         return evolve(plan, pieces=tuple(piece for item in large.items() for piece in _pieces(*item)))
     return evolve(
@@ -93,7 +93,7 @@ def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapp
     )
 
 
-def snapshot(plan: Plan) -> Plan:
+def snapshot(plan: SavePlan) -> SavePlan:
     """The plan with every array as it is now: numpy arrays are copied, so is what is on accelerators.
 
     A jax array in host memory is only referred to: it is immutable, and JAX neither donates nor frees memory that numpy

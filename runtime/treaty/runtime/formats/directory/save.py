@@ -11,7 +11,7 @@ from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.team import team
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime.formats.directory.places import Place, place_of
-from treaty.runtime.formats.directory.plan import Plan, plan_tree, snapshot
+from treaty.runtime.formats.directory.plan import SavePlan, plan_tree, snapshot
 from treaty.runtime.formats.directory.write import write
 from treaty.runtime.formats.shared.format import Writing
 from treaty.schema import Schema, ir
@@ -37,7 +37,7 @@ def write_later(path: str, tree: Mapping[str, Any], writing: Writing) -> SaveHan
         return begin(place.where, partial(write, place, snapshot(plan), processes))
 
 
-def _planned(path: str, tree: Mapping[str, Any], writing: Writing) -> tuple[Place, Plan]:
+def _planned(path: str, tree: Mapping[str, Any], writing: Writing) -> tuple[Place, SavePlan]:
     use_tensorstore()
     schema = writing.schema
     if schema is None:

@@ -28,7 +28,7 @@ from treaty.runtime.formats.directory.checksum import checksum
 from treaty.runtime.formats.directory.layout import array_metadata, chunk_name, chunk_number, metadata_files, sizes_of
 from treaty.runtime.formats.directory.manifest import File, Leaf, Manifest
 from treaty.runtime.formats.directory.places import Place
-from treaty.runtime.formats.directory.plan import Pack, Piece, Plan, chunks_of, on_host, sum_of, sums_of
+from treaty.runtime.formats.directory.plan import Pack, Piece, SavePlan, chunks_of, on_host, sum_of, sums_of
 from treaty.runtime.formats.directory.remote import context, wait_for
 from treaty.runtime.formats.directory.write_queue import IN_FLIGHT, FileQueue
 from treaty.schema import TreatyError
@@ -36,7 +36,7 @@ from treaty.schema.dtypes import BY_NAME
 
 
 @uninterrupted
-def write(place: Place, plan: Plan, team: Team) -> None:
+def write(place: Place, plan: SavePlan, team: Team) -> None:
     """Write a plan and commit it; whatever goes wrong, what was committed before stays."""
     team.where = place.where
     with team:
@@ -46,7 +46,7 @@ def write(place: Place, plan: Plan, team: Team) -> None:
             _follow(place, plan, team)
 
 
-def _lead(place: Place, plan: Plan, team: Team) -> None:
+def _lead(place: Place, plan: SavePlan, team: Team) -> None:
     opening, facts = _opening(place, plan) if team.count > 1 else ({}, [])
     data = _begin(place)
     try:
@@ -65,7 +65,7 @@ def _lead(place: Place, plan: Plan, team: Team) -> None:
     team.end()
 
 
-def _follow(place: Place, plan: Plan, team: Team) -> None:
+def _follow(place: Place, plan: SavePlan, team: Team) -> None:
     mine, facts = _opening(place, plan)
     opening = team.opening(mine["mine"])
     if not {place.where, _resolved(place)} & {*opening["places"]}:
@@ -87,7 +87,7 @@ def _follow(place: Place, plan: Plan, team: Team) -> None:
     team.wait()
 
 
-def _opening(place: Place, plan: Plan) -> tuple[dict[str, Any], Facts]:
+def _opening(place: Place, plan: SavePlan) -> tuple[dict[str, Any], Facts]:
     """What process 0 tells the others, as this process would say it, and what the digest in it stands for."""
     facts = facts_of(plan)
     structure, values = digest_of(facts), digest_of(values_of(plan))
@@ -137,7 +137,7 @@ def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorS
     return store
 
 
-def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[Sums, tuple[File, ...], dict[str, int]]:
+def _write_own(place: Place, data: str, plan: SavePlan, team: Team) -> tuple[Sums, tuple[File, ...], dict[str, int]]:
     """What process 0 writes: checksums of its chunks, its packs, and the sizes of what only other readers need."""
     sizes: dict[str, int] = {}
     with _writes(place, data, plan) as writes:
@@ -150,7 +150,7 @@ def _write_own(place: Place, data: str, plan: Plan, team: Team) -> tuple[Sums, t
     return sums, files, sizes
 
 
-def _write_part(place: Place, data: str, plan: Plan, values: Mapping[str, Any], team: Team) -> None:
+def _write_part(place: Place, data: str, plan: SavePlan, values: Mapping[str, Any], team: Team) -> None:
     """What a process writes that follows, and for process 0 the checksums of that and of what must be alike."""
     with _writes(place, data, plan) as writes:
         sums = _write_pieces(place, data, plan, writes, team)
@@ -163,12 +163,12 @@ def _write_part(place: Place, data: str, plan: Plan, values: Mapping[str, Any], 
         writes.write(_inside(place, data).write(name, content), name, len(content), "its checksums")
 
 
-def _writes(place: Place, data: str, plan: Plan) -> FileQueue:
+def _writes(place: Place, data: str, plan: SavePlan) -> FileQueue:
     is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
     return FileQueue(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT)
 
 
-def _write_pieces(place: Place, data: str, plan: Plan, writes: FileQueue, team: Team) -> Sums:
+def _write_pieces(place: Place, data: str, plan: SavePlan, writes: FileQueue, team: Team) -> Sums:
     sums: Sums = {}
     stores: dict[int, ts.TensorStore] = {}
     for piece in plan.pieces:
@@ -204,7 +204,7 @@ def _write_piece(store: ts.TensorStore, leaf: Leaf, piece: Piece, writes: FileQu
         sums[chunk_number(leaf, start)] = sum_of(part)
 
 
-def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: Plan, writes: FileQueue) -> File:
+def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: SavePlan, writes: FileQueue) -> File:
     leaves = {str(number): on_host(value) for number, value in pack.leaves.items()}
     try:
         content = msgpack.pack(leaves)
@@ -219,7 +219,7 @@ def _part(index: int) -> str:
     return f"part-{index}.json"
 
 
-def _gather(place: Place, data: str, plan: Plan, sums: Sums, team: Team) -> None:
+def _gather(place: Place, data: str, plan: SavePlan, sums: Sums, team: Team) -> None:
     """Add the checksums that the other processes left, and see that they have the same values."""
     if team.count == 1:
         return
@@ -238,7 +238,7 @@ def _gather(place: Place, data: str, plan: Plan, sums: Sums, team: Team) -> None
         raise team.failure(f"{problems[0]}; every process must save the same state")
 
 
-def _complete(plan: Plan, data: str, sums: Sums, files: tuple[File, ...]) -> Manifest:
+def _complete(plan: SavePlan, data: str, sums: Sums, files: tuple[File, ...]) -> Manifest:
     leaves = list(plan.leaves)
     for number, leaf in enumerate(leaves):
         if leaf.is_chunked:
