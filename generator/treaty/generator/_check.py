@@ -12,6 +12,7 @@ from treaty.generator._modules import Module, read_modules
 from treaty.generator._process import check_process, read_locks
 from treaty.generator._project import Project
 from treaty.schema._classes import relative
+from treaty.schema.evolution.lock import Lock
 
 
 def check(module: str, project: Project | None = None) -> list[Finding]:
@@ -31,14 +32,14 @@ def check_modules(modules: Iterable[Module], project: Project) -> list[Finding]:
     for module in modules:
         outputs |= dict.fromkeys((code_path(module, project), history_path(module, project)), module.name)
         if relative(lock_path(module, project)) not in {finding.path for finding in unreadable}:
-            findings += _stale(module, project)
+            findings += _stale(module, project, locks.get(module.name))
     lost = [Finding("FRESH", "orphan", relative(path), problem) for path, problem in orphans(outputs, project)]
     return [*findings, *lost]
 
 
-def _stale(module: Module, project: Project) -> Iterator[Finding]:
+def _stale(module: Module, project: Project, lock: Lock | None) -> Iterator[Finding]:
     run = f"run: treaty generate {module.name}"
-    for output in outputs_of(module, project):
+    for output in outputs_of(module, project, lock):
         if not output.path.exists():
             yield Finding("FRESH", "missing", relative(output.path), "missing", run)
         elif (found := output.path.read_text(encoding="utf-8", errors="replace")) != output.text:

@@ -33,9 +33,9 @@ def generate(module: str, project: Project | None = None) -> dict[str, str]:
     return {output.name: output.text for output in outputs_of(found, project)}
 
 
-def outputs_of(module: Module, project: Project) -> list[Output]:
-    """The generated files of a module, as they should be."""
-    lock = lock_of(module, project)
+def outputs_of(module: Module, project: Project, lock: Lock | None = None) -> list[Output]:
+    """The generated files of a module, as they should be. `lock` is that of the module, where it is read already."""
+    lock = lock or lock_of(module, project)
     path = code_path(module, project)
     outputs = [Output(path, module.output, text_of(module, lock))]
     if lock is not None:

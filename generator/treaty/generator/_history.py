@@ -94,6 +94,12 @@ class _Records:
     made: list[RevisionRecord] = field(factory=list)
     others: dict[tuple[str, str], str] = field(factory=dict)  # (class id, digest) -> name
     taken: set[str] = field(factory=set)
+    by_name: dict[str, list[History]] = field(factory=dict)  # those of classes that have a symbol, or had it
+
+    def __attrs_post_init__(self) -> None:
+        for history in self.histories.values():
+            for name in (history.symbol, *history.former):
+                self.by_name.setdefault(name, []).append(history)
 
     def all(self) -> list[RevisionRecord]:
         for symbol, history in self.histories.items():
@@ -117,8 +123,8 @@ class _Records:
     def revision(self, schema: Schema, owner: Revision) -> tuple[History, int] | None:
         """Which revision a class is of that another one reached; the one that the lock says, where several fit."""
         symbol = schema.root_class.symbol
-        for history in self.histories.values():
-            if symbol in (history.symbol, *history.former) and (numbers := history.numbers(schema)):
+        for history in self.by_name.get(symbol, ()):
+            if numbers := history.numbers(schema):
                 said = owner.uses.get(symbol)
                 return history, said if said in numbers else numbers[-1]
         return None

@@ -5,6 +5,7 @@ and with it. Each is chained to the one before it of its class, by digest, so th
 reads and writes the file.
 """
 
+import builtins
 from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -134,11 +135,17 @@ class Lock:
         """The history of a class, by symbol or by its name in the module; that of a class that is not locked is empty."""
         symbol = name if ":" in name else f"{self.module}:{name}"
         line = self.lines.get(symbol, Line(symbol))
-        revisions = (
-            Revision(entry.number, entry.digest, partial(self.schema, place, entry), self._uses(place, entry))
-            for place, entry in line.revisions
-        )
-        return History(symbol, tuple(revisions), dict(steps or {}), line.former, self._renamed(-1))
+        if symbol not in self._revisions:
+            self._revisions[symbol] = tuple(
+                Revision(entry.number, entry.digest, partial(self.schema, place, entry), self._uses(place, entry))
+                for place, entry in line.revisions
+            )
+        return History(symbol, self._revisions[symbol], dict(steps or {}), line.former, self._renamed(-1))
+
+    @cached_property
+    def _revisions(self) -> dict[str, tuple[Revision, ...]]:
+        """Those that someone asked for: their schemas are made once."""
+        return {}
 
     def schema(self, place: int, entry: Revised) -> ir.Schema:
         """What a revision, at a place in the log, declared: its class and all that it reached then, by present names."""
@@ -149,7 +156,8 @@ class Lock:
             id = pending.pop()
             if id not in reached:
                 found = self._class(id, place, entry)
-                reached[id] = attrs.evolve(found, symbol=renamed.get(found.symbol, found.symbol))
+                symbol = renamed.get(found.symbol, found.symbol)
+                reached[id] = found if symbol == found.symbol else attrs.evolve(found, symbol=symbol)
                 pending += [node.cls for field in reached[id].fields for node in ir.nodes(field.type)]
         made = ir.Schema(entry.root, tuple(reached.values())).at(entry.root)
         if made.digest != entry.digest:
@@ -271,10 +279,18 @@ class Lock:
         data = self._at(id, place + 1)
         if data is None:
             raise self.rewritten(entry, f"it reaches {id}, which is nowhere declared")
+        known = self._classes.get(builtins.id(data))
+        if known is not None:
+            return known
         try:
-            return class_from_data({"id": id, **data})
+            return self._classes.setdefault(builtins.id(data), class_from_data({"id": id, **data}))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self.rewritten(entry, f"{id} is not a class in JSON form: {error}") from error
+
+    @cached_property
+    def _classes(self) -> dict[int, ir.Class]:
+        """By the declaration that they were made of, which the log keeps: revisions share most of them."""
+        return {}
 
     def _at(self, id: str, end: int) -> Declared | None:
         """The declaration of a class as of a place in the log."""

@@ -83,6 +83,7 @@ class Resolver:
     renamed: dict[str, str] = field(factory=dict)  # what histories say of classes of other packages
     declared: dict[str, ir.Class] = field(factory=dict)  # the present classes, by symbol
     _below: dict[tuple[int, str], ir.Schema] = field(factory=dict)
+    _schemas: dict[tuple[int, ...], ir.Schema] = field(factory=dict)  # by the identities of their classes
     _kept: list[ir.Schema] = field(factory=list)  # for `_below`, so that no id of one is used again
     _entered_again: set[tuple[str, ...]] = field(factory=set)  # classes that were met inside themselves
 
@@ -91,7 +92,7 @@ class Resolver:
             self.known.clear()
         self.revisions = revisions
         self.declared |= {cls.symbol: cls for cls in reader.classes}
-        found = self.classes(_ClassSide(writer, "stored"), _ClassSide(reader, "present"))
+        found = self.classes(_ClassSide(self._one(writer), "stored"), _ClassSide(self._one(reader), "present"))
         return Resolution(
             writer, reader, found.plan, tuple(found.problems), tuple(found.conditions), found.revision, found.present
         )
@@ -101,8 +102,12 @@ class Resolver:
         key = (builtins.id(side.schema), id)
         if key not in self._below:
             self._kept.append(side.schema)
-            self._below[key] = side.schema.at(id)
+            self._below[key] = self._one(side.schema.at(id))
         return _ClassSide(self._below[key], side.time)
+
+    def _one(self, schema: ir.Schema) -> ir.Schema:
+        """The same schema for the same classes: its digest is made once."""
+        return self._schemas.setdefault(tuple(map(builtins.id, schema.classes)), schema)
 
     def classes(self, writer: _ClassSide, reader: _ClassSide) -> Outcome:
         """The way from one class to another, known or made."""
@@ -132,10 +137,16 @@ class Resolver:
             return Outcome(problems=[found])
         if writer.time == "stored" and found is not None and found <= history.last:
             # What a revision says of the classes it reached tells them apart where their digests do not.
-            self.revisions = {**history[found].uses, **self.revisions}
+            said = {symbol: number for symbol, number in history[found].uses.items() if self._tells(symbol, number)}
+            self.revisions = {**said, **self.revisions}
         outcome = self._between(history, writer, found, reader, present)
         outcome.revision, outcome.present = found, present
         return outcome
+
+    def _tells(self, symbol: str, number: int) -> bool:
+        """Whether the number of a revision says more than its digest: migrations begin at numbers."""
+        history = self.histories(symbol)
+        return history is not None and bool(history.steps or number > history.last)
 
     def _revision(self, history: History, writer: _ClassSide, present: int) -> int | Problem | None:
         """Which revision the writer's class is of; None where the history does not know it."""
