@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from treaty.generator._against import check_against
 from treaty.generator._findings import Finding
 from treaty.generator._gate import Gate
 from treaty.generator._generate import orphans, outputs_of
@@ -21,13 +22,17 @@ def check(module: str, project: Project | None = None) -> list[Finding]:
     return check_modules(read_modules([module], project), project)
 
 
-def check_modules(modules: Iterable[Module], project: Project) -> list[Finding]:
-    """What breaks earlier checkpoints, what is not locked, and at last the files that are not as they should be."""
+def check_modules(modules: Iterable[Module], project: Project, against: Iterable[str] = ()) -> list[Finding]:
+    """What breaks earlier checkpoints, what is not locked, and at last the files that are not as they should be.
+
+    `against` are commits, locks and checkpoints, beside what the locks of the modules say.
+    """
     modules = list(modules)
     locks, unreadable = read_locks(modules, project)
     gate = Gate(modules, locks)
     breaking = gate.findings()
-    findings = [*unreadable, *breaking, *check_process(gate, breaking, project)]
+    elsewhere = (finding for target in against for finding in check_against(target, gate, project))
+    findings = [*unreadable, *breaking, *elsewhere, *check_process(gate, breaking, project)]
     outputs: dict[Path, str] = {}
     for module in modules:
         outputs |= dict.fromkeys((code_path(module, project), history_path(module, project)), module.name)

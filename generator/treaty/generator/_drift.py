@@ -37,7 +37,7 @@ def drifts(before: Schema, after: Schema, is_own: Callable[[str], bool], whereab
     """What changed in other packages' classes; [] where a declaration of ours changed too, or nothing did."""
     pairs = list(_pairs(before, after))
 
-    def is_foreign(pair: _Pair) -> bool:
+    def is_foreign(pair: _Places) -> bool:
         return not is_own(before[pair.old].module) and not is_own(after[pair.new].module)
 
     names = {before[pair.old].symbol: after[pair.new].symbol for pair in pairs if is_foreign(pair)}
@@ -68,7 +68,7 @@ def can_have_drifted(asked: Next) -> bool:
 
 
 @frozen
-class _Pair:
+class _Places:
     """Two classes, by their ids, that stand at the same place, and the classes on the way there."""
 
     old: str
@@ -77,9 +77,9 @@ class _Pair:
     above: tuple[str, ...] = ()
 
 
-def _pairs(before: Schema, after: Schema) -> Iterator[_Pair]:
+def _pairs(before: Schema, after: Schema) -> Iterator[_Places]:
     """Those that are not one declaration, each where it stands first."""
-    pending = [_Pair(before.root, after.root)]
+    pending = [_Places(before.root, after.root)]
     seen = {(before.root, after.root)}
     for pair in pending:  # grows while it is walked
         if before.at(pair.old).is_like(after.at(pair.new)):
@@ -91,7 +91,7 @@ def _pairs(before: Schema, after: Schema) -> Iterator[_Pair]:
             for old, new, path in _nodes(field.type, others.get(field.key), (field.key,)):
                 if (old, new) not in seen:
                     seen.add((old, new))
-                    pending.append(_Pair(old, new, (*pair.path, *path), above))
+                    pending.append(_Places(old, new, (*pair.path, *path), above))
 
 
 def _nodes(was: ir.Type, now: ir.Type | None, path: Path) -> Iterator[tuple[str, str, Path]]:

@@ -23,13 +23,14 @@ ProcessKind: TypeAlias = Literal[
     "rewritten",
 ]
 DriftKind: TypeAlias = Literal["changed", "renamed"]
+CheckpointKind: TypeAlias = Literal["checkpoint"]  # of --against
 FreshKind: TypeAlias = Literal["missing", "stale", "orphan"]
-Kind: TypeAlias = SilentKind | LoadKind | ProcessKind | DriftKind | FreshKind
+Kind: TypeAlias = SilentKind | LoadKind | CheckpointKind | ProcessKind | DriftKind | FreshKind
 
 # What each rule is for, in the order of what they cost who misses one; docs/rules.md has a section for every kind.
 RULES: Final[Mapping[Rule, tuple[str, ...]]] = {
     "SILENT": get_args(SilentKind),  # an earlier checkpoint is restored as something else
-    "LOAD": get_args(LoadKind),  # an earlier checkpoint cannot be restored
+    "LOAD": (*get_args(LoadKind), *get_args(CheckpointKind)),  # an earlier checkpoint cannot be restored
     "PROCESS": get_args(ProcessKind),  # what is released is locked, and stays as it was
     "DRIFT": get_args(DriftKind),  # the declaration is the same, but a class of another package changed under it
     "FRESH": get_args(FreshKind),  # generated files are what the declarations and the lock make
@@ -53,6 +54,7 @@ class Finding:
     field: str = ""
     revisions: tuple[int, ...] = ()
     diff: str = ""
+    source: str = ""  # what has these revisions, if not the lock
 
     @property
     def name(self) -> str:
@@ -65,7 +67,10 @@ class Finding:
 
     @property
     def problem(self) -> str:
-        breaks = f" (breaks {counted(self.revisions)})" if self.rule in ("SILENT", "LOAD") and self.revisions else ""
+        of = f" of {self.source}" if self.source else ""
+        breaks = (
+            f" (breaks {counted(self.revisions)}{of})" if self.rule in ("SILENT", "LOAD") and self.revisions else ""
+        )
         return f"{self.message}{breaks}; {self.fix}" if self.fix else f"{self.message}{breaks}"
 
     @property

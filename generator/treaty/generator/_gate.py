@@ -55,7 +55,8 @@ class Gate:
     def breaches(self, orphaned: Mapping[str, Iterable[int]] | None = None) -> list[Breach]:
         return breaches(self.declared, self.history, orphaned)
 
-    def finding(self, breach: Breach) -> Finding:
+    def finding(self, breach: Breach, source: str = "") -> Finding:
+        """`source` is what has the revisions, if not the lock."""
         module = next(one for one in self.modules if breach.symbol in one.declared)
         line = module.line(breach.symbol, self.attribute(breach.symbol, breach.path))
         return Finding(
@@ -68,6 +69,7 @@ class Gate:
             breach.symbol,
             show(breach.path).removeprefix("$").removeprefix("."),
             breach.revisions,
+            source=source,
         )
 
     def attribute(self, symbol: str, path: Path) -> str:

@@ -55,6 +55,7 @@ def _data(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "fix": finding.fix,
         "revisions": list(finding.revisions),
+        "source": finding.source or None,
         "diff": finding.diff,
     }
 

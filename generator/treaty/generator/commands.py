@@ -116,8 +116,14 @@ def lock(
     default="text",
     help="text for people, json for programs, github for annotations of a pull request.",
 )
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="REF|LOCK|CHECKPOINT",
+    help="What must not be lost either: a commit of git, another lock, or a checkpoint. Can be given more than once.",
+)
 @_errors_as_text
-def check(modules: tuple[str, ...], form: str) -> None:
+def check(modules: tuple[str, ...], form: str, against: tuple[str, ...]) -> None:
     """Fail unless earlier checkpoints can still be restored, the lock is up to date, and generated code is fresh.
 
     One line a finding, with the name of its rule, which docs/rules.md explains: what breaks, where, which revisions, and how to
@@ -125,11 +131,16 @@ def check(modules: tuple[str, ...], form: str) -> None:
     is not locked, or was changed after that; DRIFT is a class of another package that changed. Below stale files is what
     differs. Only the last applies to modules without a lock.
 
+    --against a commit, such as origin/main, or a lock: the locks here have all that it has, as it is, and what is missing can be
+    restored all the same. Against a checkpoint of any format: it can be restored; generated code must be fresh. An argument that
+    is there as a path is that, a lock if its name ends in .lock; any other is a commit, so write refs/heads/x for a branch x where
+    there is a file x. A checkpoint in a cloud is an address with ://.
+
     Exit code: 0 all is fine, 1 there are findings, 2 a declaration or a file cannot be read.
     """
     project = Project.find()
     found = _read(modules, project)
-    findings = check_modules(found, project)
+    findings = check_modules(found, project, against)
     for line in FORMATS[form](findings, ()):
         click.echo(line)
     if findings:

@@ -52,6 +52,19 @@ def breaches(
     return [one for one in found.values() if not _is_told_below(one, found.values())]
 
 
+def breaches_of(
+    present: Mapping[str, ir.Schema], writers: Iterable[tuple[str, int, ir.Schema]], histories: Histories
+) -> list[Breach]:
+    """The same of revisions that no history has, each with the symbol of its class and its number: where else they were locked."""
+    resolver = Resolver(histories)
+    found: dict[tuple[object, ...], Breach] = {}
+    for symbol, number, writer in writers:
+        outcome = resolver.resolve(writer, present[symbol])
+        for problem in (*outcome.problems, *outcome.conditions):
+            _add(found, _breach(symbol, number, problem))
+    return [one for one in found.values() if not _is_told_below(one, found.values())]
+
+
 def _problems(resolver: Resolver, history: History, number: int, present: ir.Schema) -> Iterator[Problem]:
     revision = history[number]
     is_same = revision.digest == present.digest and revision.schema.symbols == present.symbols
