@@ -43,6 +43,9 @@ _checked: dict[Any, Codec[Any]] = {}  # class or alias -> codec known to be fres
 
 def register(codec: Codec[_T]) -> Codec[_T]:
     """Enter a codec. Registering again replaces it: a module may be reloaded."""
+    known = _codecs.get((codec.cls, codec.id))
+    if codec.revision is None and known is not None and known.digest == codec.digest:
+        codec = attrs.evolve(codec, revision=known.revision)  # compiled in memory, of a declaration that is locked
     _codecs[codec.cls, codec.id] = codec
     _checked.clear()
     return codec
