@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from treaty.schema._lazy_names import lazy_names
 
 _HOMES: Final = {
-    "_declare": ("ArraySpec", "Dims", "Fields", "Length", "field", "state"),
+    "_declare": ("ArraySpec", "Dims", "Fields", "FromInit", "Keys", "Length", "field", "state"),
     "_errors": ("NewerFormatError", "SchemaError", "TreatyError"),
     "_read": ("schema_of",),
     "evolution.migrations": ("migration",),
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from treaty.schema._declare import ArraySpec as ArraySpec
     from treaty.schema._declare import Dims as Dims
     from treaty.schema._declare import Fields as Fields
+    from treaty.schema._declare import FromInit as FromInit
+    from treaty.schema._declare import Keys as Keys
     from treaty.schema._declare import Length as Length
     from treaty.schema._declare import field as field
     from treaty.schema._declare import state as state

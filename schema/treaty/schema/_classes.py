@@ -16,6 +16,7 @@ from treaty.schema._declare import FieldOptions, options_of, state_options
 from treaty.schema._errors import SchemaError
 from treaty.schema._leaves import CIRCLE, RESOLVE, show
 from treaty.schema.dims import spelled
+from treaty.schema.from_init.notes import from_init
 from treaty.schema.modules import symbol_of
 
 _FACTORY: Any = type(attrs.Factory(list))  # to mypy, Factory is a function
@@ -181,15 +182,29 @@ def resolve(cls: Any) -> dict[str, Any]:
         return typing.get_type_hints(cls, localns=names, include_extras=True)
     except Exception as error:  # annotations are user code: evaluating them can raise anything
         whole = error
-    problems = []
+    problems, hints = list[str](), dict[str, Any]()
     for base in reversed(cls.__mro__):
         for field, annotation in inspect.get_annotations(base).items():
             alone = type(base.__name__, (), {"__annotations__": {field: annotation}, "__module__": base.__module__})
             try:
-                typing.get_type_hints(alone, localns=names, include_extras=True)
+                hints |= typing.get_type_hints(alone, localns=names, include_extras=True)
             except Exception as error:
-                problems.append(f"{Spot(cls, field)}: {_unresolved(annotation, error, base)}")
-    raise SchemaError(*problems or [f"{Spot(cls)}: {_unresolved(cls, whole, cls)}"])
+                if (made := _made_by_init(annotation, base)) is None:
+                    problems.append(f"{Spot(cls, field)}: {_unresolved(annotation, error, base)}")
+                else:
+                    hints[field] = made
+    if problems or not hints:
+        raise SchemaError(*problems or [f"{Spot(cls)}: {_unresolved(cls, whole, cls)}"])
+    return hints
+
+
+def _made_by_init(annotation: Any, cls: Any) -> Any:
+    """An annotation with FromInit whose type cannot be resolved, as optax.OptState, which uses names of its own module: it need not be."""
+    try:
+        found = evaluate(annotation, cls) if isinstance(annotation, (str, typing.ForwardRef)) else annotation
+    except SchemaError:
+        return None
+    return None if (marker := from_init(found)) is None else typing.Annotated[Any, marker]
 
 
 def _unresolved(annotation: Any, error: Exception, cls: Any) -> str:

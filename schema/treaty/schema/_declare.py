@@ -1,14 +1,16 @@
-"""What users write declarations with: @state, field, and the annotations Dims, Length, ArraySpec, Fields."""
+"""What users write declarations with: @state, field, and the annotations Dims, Length, Keys, ArraySpec, Fields, FromInit."""
 
 from collections.abc import Callable, Mapping
 from types import EllipsisType
-from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform, overload
+from typing import Any, Final, Literal, TypeAlias, TypeVar, dataclass_transform, overload
 
 import attrs
 from attrs import frozen
 
 from treaty.schema import dtypes
 from treaty.schema._errors import SchemaError
+from treaty.schema._key_texts import is_key_text
+from treaty.schema._showing import state_html, state_text
 from treaty.schema.dims import Dim, Expr, Int, parse_dims, parse_expr, spelled
 from treaty.schema.modules import import_code_on_first_use
 
@@ -108,7 +110,11 @@ def state(
     options = StateOptions(_names("state(reserved=", reserved))
 
     def decorate(cls: type[_T]) -> type[_T]:
-        built = attrs.frozen(eq=False, kw_only=True)(cls)
+        own_repr = cls.__dict__.get("__repr__", state_text)
+        built = attrs.frozen(eq=False, kw_only=True, repr=False)(cls)
+        setattr(built, "__repr__", own_repr)  # noqa: B010 - mypy lets nobody assign methods
+        if not hasattr(built, "_repr_html_"):
+            setattr(built, "_repr_html_", state_html)  # noqa: B010
         setattr(built, _STATE, options)
         import_code_on_first_use(built)
         return built
@@ -139,24 +145,34 @@ def options_of(attribute: "attrs.Attribute[Any]") -> FieldOptions:
 class Dims:
     """Tie a child's dims to this class's: `Annotated[Linear, Dims(d_in="d_model", d_out="4*d_model")]`.
 
-    A plain word ties the dim of the same name: `Dims("vocab")`; `Dims(...)` ties all of them so.
+    A plain word ties the dim of the same name: `Dims("vocab")`; `Dims(...)` ties all of them so. A dim that is tied to None
+    is the child's own: `Dims(d_out=None)`, and `Dims(None)` for all that is not tied.
     """
 
-    __slots__ = ("every", "ties")
-    every: bool
+    __slots__ = ("own", "rest", "ties")
     ties: Mapping[str, Expr]
+    own: tuple[str, ...]
+    rest: Literal["shared", "own"] | None  # what becomes of the dims that it does not name; None: nothing is said
 
-    def __init__(self, /, *same: "str | EllipsisType", **tied: "str | int") -> None:
+    def __init__(self, /, *same: "str | EllipsisType | None", **tied: "str | int | None") -> None:
         for name in same:
-            if name is not Ellipsis and not isinstance(name, str):
-                raise SchemaError(f"Dims({name!r}): expected the name of a dim, or ... for all of them")
-        self.every = Ellipsis in same
+            if name is not Ellipsis and name is not None and not isinstance(name, str):
+                raise SchemaError(
+                    f"Dims({name!r}): expected the name of a dim, ... for all of them, or None for none of them"
+                )
+        if Ellipsis in same and None in same:
+            raise SchemaError("Dims(..., None): write ... to share the dims that are not named, or None to share none")
+        self.rest = "shared" if Ellipsis in same else "own" if None in same else None
+        self.own = tuple(spelled(name) for name, size in tied.items() if size is None)
         self.ties = {spelled(name): _size(f"Dims({name!r})", name) for name in same if isinstance(name, str)}
-        self.ties |= {spelled(name): _size(f"Dims({name}={size!r})", size) for name, size in tied.items()}
+        self.ties |= {
+            spelled(name): _size(f"Dims({name}={size!r})", size) for name, size in tied.items() if size is not None
+        }
 
     def __repr__(self) -> str:
+        rest = {"shared": ["..."], "own": ["None"], None: []}[self.rest]
         ties = [f"{name}={str(size)!r}" for name, size in self.ties.items()]
-        return f"Dims({', '.join([*(['...'] if self.every else []), *ties])})"
+        return f"Dims({', '.join([*rest, *ties, *(f'{name}=None' for name in self.own)])})"
 
 
 class Length:
@@ -170,6 +186,27 @@ class Length:
 
     def __repr__(self) -> str:
         return f"Length({str(self.size)!r})"
+
+
+class Keys:
+    """The items of a field lie beside the other keys of its class: `Annotated[tuple[Block, ...], Keys("block_{i}")]`.
+
+    `{i}` stands for the number of an item, `{key}` for the key of a `dict[str, X]`. One of them is needed, once.
+    """
+
+    __slots__ = ("text",)
+    text: str
+
+    def __init__(self, text: str, /) -> None:
+        if not isinstance(text, str) or not is_key_text(text):
+            raise SchemaError(
+                f"Keys({text!r}): expected a name with one placeholder and no other braces: "
+                "{i} for numbers, {key} for the keys of a dict[str, X]; write Keys('block_{i}')"
+            )
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"Keys({self.text!r})"
 
 
 @frozen
@@ -213,6 +250,32 @@ class Fields:
 
     def __repr__(self) -> str:
         return f"Fields({', '.join(self.types)})"
+
+
+class FromInit:
+    """The state of an optimizer, as its own init makes it of the field `of`: what hand-written types would say.
+
+    `opt: Annotated[optax.OptState, FromInit(make_optimizer, of="params")]`. The function takes no arguments and returns the
+    optimizer: whatever has an `init` of the params. It stands at the top level of a module. `of` may lead into a class: "model.params".
+    """
+
+    __slots__ = ("make", "of")
+    make: Callable[[], Any]
+    of: str
+
+    def __init__(self, make: Callable[[], Any], /, *, of: str) -> None:
+        if not callable(make):
+            raise SchemaError(
+                f"FromInit({make!r}): expected a function that makes the optimizer, and is called where types are read; "
+                "write def make_optimizer(): return ... and FromInit(make_optimizer, of='params')"
+            )
+        if not isinstance(of, str) or not all(part.isidentifier() for part in of.split(".")):
+            raise SchemaError(f"FromInit(of={of!r}): expected the name of a field, such as 'params' or 'model.params'")
+        self.make = make
+        self.of = of
+
+    def __repr__(self) -> str:
+        return f"FromInit({getattr(self.make, '__qualname__', repr(self.make))}, of={self.of!r})"
 
 
 def _size(where: str, size: "str | int") -> Expr:

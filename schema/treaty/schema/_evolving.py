@@ -12,6 +12,8 @@ from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema._errors import SchemaError
+from treaty.schema._key_texts import fused
+from treaty.schema._spread import spread_problems
 from treaty.schema.dims import Dim, Expr, Int
 from treaty.schema.dtypes import BY_NAME
 from treaty.schema.modules import symbol_of
@@ -69,6 +71,7 @@ def key_problems(fields: Iterable[ir.Field], reserved: Mapping[str, str]) -> Ite
                 f"key {key!r} is reserved by {owner}: earlier checkpoints hold another thing under it; "
                 f"write field(key=...) with another",
             )
+    yield from spread_problems(fields, reserved)
 
 
 def default_problem(classes: Mapping[str, ir.Class], field: ir.Field, value: Any) -> str | None:
@@ -80,7 +83,7 @@ def default_problem(classes: Mapping[str, ir.Class], field: ir.Field, value: Any
     if found is None:
         return None
     what = "factory" if (field.default or "").startswith("factory:") else "default"
-    at = f" at ${_shown_path((field.key, *found.path))}" if found.path else ""
+    at = f" at ${_shown_path(fused((field.key, *found.path)))}" if found.path else ""
     write = "write X | None as its type, or another default" if value is None else f"write a {what} that fits, or none"
     return f"{what}: expected {found.expected}, got {_shown(found.value)}{at}; {write}"
 
@@ -110,6 +113,8 @@ class _Walker:
             fits = _is_array(type, value)
         elif isinstance(type, ir.Key):
             fits = _is_key(type, value)
+        elif isinstance(type, ir.Fitted):
+            fits = _dtype_of(value) == type.dtype
         elif isinstance(type, ir.Scalar):
             fits = _is_scalar(type.type, value)
         elif isinstance(type, ir.NumpyScalar):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from treaty.schema import ir
-from treaty.schema._ties import EVERY, rebuild
+from treaty.schema._ties import EVERY, OWN, rebuild
 from treaty.schema.dims import Expr
 
 
@@ -23,8 +23,10 @@ def _of_type(type: ir.Type) -> str:
     """As `ir.describe`, with what messages leave out: host arrays, lengths, open ties, arguments of a Partial."""
     if isinstance(type, ir.Array):
         return f"host {ir.describe(type)}" if type.host else ir.describe(type)
+    if isinstance(type, ir.Fitted):
+        return f"{ir.describe(type)} of {type.param}, {type.init} {type.at} {type.seen}"
     if isinstance(type, ir.Node):
-        ties = ["..." if name == EVERY else f"{name}={size}" for name, size in type.ties]
+        ties = [name if name in (EVERY, OWN) else f"{name}={size}" for name, size in type.ties]
         return type.cls + (f"({', '.join(ties)})" if ties else "")
     if isinstance(type, ir.Sequence):
         length = _length(type.length)

@@ -8,8 +8,10 @@ from attrs import frozen
 
 REST: Final = "..."
 SEPARATOR: Final = "\0"  # between the keys of a path while it is matched
+BELOW: Final = "**"  # stands for one key or more
 
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]\w*)\}")
+_GROUP_OF_BELOW: Final = "_below"
 _TEXT: Final = r"[^.\0]+"
 _INDEX: Final = r"0|[1-9][0-9]*"
 _KEY: Final = re.compile(
@@ -26,16 +28,33 @@ class Pattern:
 
     parts: tuple[str, ...]
     indices: frozenset[str] = frozenset()  # placeholders that stand for numbers
+    separator: str = "."  # between the keys
 
     @property
     def placeholders(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.parts[1::2]))
+
+    @property
+    def keys(self) -> tuple["Pattern", ...]:
+        """A pattern for each key."""
+        found: list[list[str]] = [[""]]
+        for number, part in enumerate(self.parts):
+            if number % 2:
+                found[-1] += [part, ""]
+                continue
+            first, *others = part.split(self.separator)
+            found[-1][-1] += first
+            found += [[one] for one in others]
+        return tuple(Pattern(tuple(one), self.indices, self.separator) for one in found)
 
     def regex(self, indices: frozenset[str]) -> "re.Pattern[str]":
         out, seen = [], set()
         for number, part in enumerate(self.parts):
             if number % 2 == 0:
                 out.append(re.escape(part))
+            elif part == BELOW:
+                keys = rf"[^{re.escape(self.separator)}]*"
+                out.append(rf"(?P<{_GROUP_OF_BELOW}>{keys}(?:{re.escape(self.separator)}{keys})*)")
             elif part in seen:
                 out.append(f"(?P={part})")
             else:
@@ -43,8 +62,26 @@ class Pattern:
                 out.append(f"(?P<{part}>{_INDEX if part in indices | self.indices else _TEXT})")
         return re.compile("".join(out))
 
+    def values(self, match: "re.Match[str]") -> dict[str, str]:
+        """What the placeholders stand for in a name that the regex matched: of `**`, keys with SEPARATOR between them."""
+        found = match.groupdict()
+        if _GROUP_OF_BELOW in found:
+            found[BELOW] = found.pop(_GROUP_OF_BELOW).replace(self.separator, SEPARATOR)
+        return found
+
     def fill(self, values: Mapping[str, str]) -> str:
-        return "".join(values[part] if number % 2 else part for number, part in enumerate(self.parts))
+        return "".join(
+            self._value(values[part], part) if number % 2 else part for number, part in enumerate(self.parts)
+        )
+
+    def _value(self, value: str, part: str) -> str:
+        return value.replace(SEPARATOR, self.separator) if part == BELOW else value
+
+    @property
+    def text(self) -> str:
+        """The pattern itself, with a dot between keys."""
+        shown = self.fill({name: name if name == BELOW else f"{{{name}}}" for name in self.placeholders})
+        return shown.replace(self.separator, ".")
 
 
 @frozen
@@ -62,7 +99,25 @@ def parse_stored(text: str) -> Pattern:
     """`model.layers.{i}.weight`: a whole name, dots and all."""
     if any(len(_PLACEHOLDER.findall(part)) > 1 for part in text.split(".")):
         raise ValueError(f"expected at most one placeholder between dots, got {text!r}")
-    return Pattern(tuple(_PLACEHOLDER.split(text)))
+    return Pattern(_parts(text, ".", text))
+
+
+def _parts(joined: str, separator: str, text: str) -> tuple[str, ...]:
+    """Text and placeholders in turn; a brace or star that is part of none is a slip of the pen."""
+    parts: list[str] = []
+    at = 0
+    end = re.escape(separator)
+    for found in re.finditer(rf"{_PLACEHOLDER.pattern}|(?<![^{end}])(\*\*)(?![^{end}])", joined):
+        parts += [joined[at : found.start()], found[1] or found[2]]
+        at = found.end()
+    parts.append(joined[at:])
+    odd = next((char for part in parts[::2] for char in part if char in "{}*"), None)
+    if odd is not None:
+        expected = "** as a whole key, for all below" if odd == "*" else "a placeholder such as {i}"
+        raise ValueError(f"expected {expected}, got {odd!r} in {text!r}")
+    if parts.count(BELOW) > 1:
+        raise ValueError(f"expected at most one **, got {text!r}")
+    return tuple(parts)
 
 
 def parse_field(text: str) -> Pattern:
@@ -84,7 +139,7 @@ def parse_field(text: str) -> Pattern:
         at = found.end()
     if not keys:
         raise ValueError(f"expected a path such as blocks[{{i}}].up.kernel, got {text!r}")
-    return Pattern(tuple(_PLACEHOLDER.split(SEPARATOR.join(keys))), frozenset(indices))
+    return Pattern(_parts(SEPARATOR.join(keys), SEPARATOR, text), frozenset(indices), SEPARATOR)
 
 
 def parse_layout(text: str) -> Layout:

@@ -97,7 +97,7 @@ def check_static(type: ir.Type) -> None:
         check_static(inner.item)
     elif not isinstance(inner, (ir.Scalar, ir.Enum, ir.NumpyScalar)):
         if not isinstance(
-            inner, (ir.Array, ir.Key, ir.Node, ir.Sequence, ir.Dict, ir.Optional, ir.Partial, ir.Untyped)
+            inner, (ir.Array, ir.Key, ir.Fitted, ir.Node, ir.Sequence, ir.Dict, ir.Optional, ir.Partial, ir.Untyped)
         ):
             assert_never(inner)
         raise SchemaError(

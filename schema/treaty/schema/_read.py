@@ -7,6 +7,7 @@ import enum
 import inspect
 import typing
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
@@ -28,7 +29,7 @@ from treaty.schema._classes import (
     reserved_keys,
     resolve,
 )
-from treaty.schema._declare import ArraySpec, Dims, Fields, Length, Variable
+from treaty.schema._declare import ArraySpec, Dims, Fields, FromInit, Keys, Length, Variable
 from treaty.schema._errors import SchemaError
 from treaty.schema._evolving import check_cast_from, default_problem, key_problems
 from treaty.schema._identity import generic_id, inline_id
@@ -52,8 +53,11 @@ from treaty.schema._leaves import (
     show,
 )
 from treaty.schema._settle import settle
+from treaty.schema._spread import check_spread, misplaced, without_keys
 from treaty.schema._ties import EVERY, open_ties, tie, with_length
 from treaty.schema.dims import Name
+from treaty.schema.from_init.expand import KnownClasses, state_type
+from treaty.schema.from_init.notes import factory_symbol, from_init, misplaced_init, refuse_options
 from treaty.schema.modules import can_be_imported, symbol_of
 
 _Scope = Mapping[Any, Any]  # TypeVar -> the annotation it stands for
@@ -75,6 +79,7 @@ class SchemaReader:
         self._problems: list[str] = []
         self._defaults: list[tuple[Any, ir.DeclaredKind, ir.Field]] = []  # with their classes
         self._inline_places: dict[str, Spot] = {}  # by id: the field that first describes a class in place
+        self._from_init: list[tuple[Any, str, ir.Field, FromInit]] = []  # of a class and its id
         self.objects: dict[str, Any] = {}  # by symbol: every class and function that the IR names
 
     def root(self, annotation: Any) -> str:
@@ -97,10 +102,18 @@ class SchemaReader:
 
     def classes(self) -> tuple[ir.Class, ...]:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
+        if not self._problems:
+            self._ask_optimizers()
         self._check_defaults()
         if self._problems:
             raise SchemaError(*self._problems)
-        return settle(self._raw, EVERY, lambda id: str(self._inline_places.get(id) or Spot(self._object(id))))
+        return self._settled()
+
+    def _settled(self) -> tuple[ir.Class, ...]:
+        return settle(self._raw, EVERY, self._place_of, declared=True)
+
+    def _place_of(self, id: str) -> str:
+        return str(self._inline_places.get(id) or Spot(self._object(id)))
 
     def _object(self, id: str) -> Any:
         return self.objects.get(self._raw[id].symbol)
@@ -124,13 +137,13 @@ class SchemaReader:
             assert kind is not None  # else there would be no class reference
             reserved = reserved_keys(cls)
             self._raw[id] = ir.Class(id, symbol, kind, (), (), args=read_args, reserved=tuple(reserved))
-            fields = self._fields(cls, kind, inner)
+            fields = self._fields(cls, id, kind, inner)
             self._raw[id] = attrs.evolve(self._raw[id], fields=fields)
             self._problems += [f"{Spot(cls, name)}: {problem}" for name, problem in key_problems(fields, reserved)]
             self._defaults += [(cls, kind, field) for field in fields if field.default is not None]
         return ir.Node(id)
 
-    def _fields(self, cls: Any, kind: ir.DeclaredKind, scope: _Scope) -> tuple[ir.Field, ...]:
+    def _fields(self, cls: Any, id: str, kind: ir.DeclaredKind, scope: _Scope) -> tuple[ir.Field, ...]:
         try:
             hints, found = resolve(cls), declared(cls, kind)
         except SchemaError as error:
@@ -144,23 +157,63 @@ class SchemaReader:
                 if name not in hints:
                     raise SchemaError(f"no annotation; write {name}: Float32[Array, 'd'] or another type")
                 check_name(name, kind)
+                hint, spread = without_keys(hints[name])
                 key = name if options.key is None else options.key
+                key = key if spread is None else spread.text
                 if key in keys:
-                    raise SchemaError(
-                        f"key {key!r} is already the key of {keys[key]}; write field(key=...) with another"
-                    )
+                    write = "field(key=...)" if spread is None else "Keys(...)"
+                    raise SchemaError(f"key {key!r} is already the key of {keys[key]}; write {write} with another")
                 keys[key] = name
-                type = self._type(hints[name], scope, place)
+                if (marker := from_init(hint)) is not None:
+                    refuse_options(marker, options, spread)
+                    init = factory_symbol(marker, cls)
+                    self.objects[init] = marker.make
+                    fields.append(ir.Field(key, name, alias, ir.Untyped(), False, default, options.aliases, init=init))
+                    self._from_init.append((cls, id, fields[-1], marker))
+                    continue
+                type = self._type(hint, scope, place)
+                if spread is not None:
+                    check_spread(type, spread, options.key, options.static)
                 if not _is_open(type):  # else whoever reads the class with arguments checks
                     if options.static:
                         check_static(type)
                     check_cast_from(type, options.cast_from)
                 fields.append(
-                    ir.Field(key, name, alias, type, options.static, default, options.aliases, options.cast_from)
+                    ir.Field(
+                        key,
+                        name,
+                        alias,
+                        type,
+                        options.static,
+                        default,
+                        options.aliases,
+                        options.cast_from,
+                        spread is not None,
+                    )
                 )
             except SchemaError as error:
                 self._problems += [f"{place}: {problem}" for problem in error.problems]
         return tuple(fields)
+
+    def _ask_optimizers(self) -> None:
+        """The types of fields with FromInit: of inner classes first, as they were read."""
+        for cls, id, field, marker in self._from_init:
+            settled = {one.id: one for one in self._settled()}
+            spot = Spot(cls, field.name)
+            try:
+                type = state_type(
+                    marker,
+                    str(field.init),
+                    settled[id],
+                    KnownClasses(settled, self.objects, self._symbol, partial(self._enter, spot)),
+                )
+                fields = [
+                    attrs.evolve(one, type=type) if one.name == field.name else one for one in self._raw[id].fields
+                ]
+                self._raw[id] = attrs.evolve(self._raw[id], fields=tuple(fields))
+            except SchemaError as error:
+                self._problems += [f"{spot}: {problem}" for problem in error.problems]
+        self._from_init.clear()
 
     def _check_defaults(self) -> None:
         """When every class is known. Where code is generated, factories are called: what they make has to fit as well."""
@@ -254,7 +307,11 @@ class SchemaReader:
                 type = tie(type, note)
             elif isinstance(note, Length):
                 type = with_length(type, note.size)
-            elif inspect.isclass(note) and issubclass(note, (Dims, Length, ArraySpec, Fields)):
+            elif isinstance(note, Keys):
+                raise misplaced(note)
+            elif isinstance(note, FromInit):
+                raise misplaced_init(note)
+            elif inspect.isclass(note) and issubclass(note, (Dims, Length, Keys, ArraySpec, Fields, FromInit)):
                 raise SchemaError(f"Annotated[..., {note.__name__}]: write {note.__name__}(...) with its arguments")
         return type
 
@@ -299,10 +356,13 @@ class SchemaReader:
         """A class described in place. Its id is its content: the same description is the same class."""
         types = {name: self._type(one, scope, place) for name, one in annotations.items()}
         id = inline_id(symbol, types)
-        self._inline_places.setdefault(id, place)
         fields = tuple(ir.Field(name, name, aliases.get(name, name), type) for name, type in types.items())
-        self._raw[id] = ir.Class(id, symbol, kind, (), fields)
+        self._enter(place, ir.Class(id, symbol, kind, (), fields))
         return ir.Node(id, ((EVERY, Name(EVERY)),))
+
+    def _enter(self, place: "Spot", cls: ir.Class) -> None:
+        self._inline_places.setdefault(cls.id, place)
+        self._raw[cls.id] = cls
 
 
 def _is_open(type: ir.Type) -> bool:

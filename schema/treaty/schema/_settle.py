@@ -7,15 +7,22 @@ import attrs
 
 from treaty.schema import ir
 from treaty.schema._errors import SchemaError
-from treaty.schema._ties import rebuild
+from treaty.schema._loose import Loose
+from treaty.schema._ties import OWN, rebuild
 from treaty.schema.dims import Expr, Name, names
 from treaty.schema.sources import sources
 
 
 def settle(
-    raw: Mapping[str, ir.Class], every: str, place_of: Callable[[str], str] | None = None
+    raw: Mapping[str, ir.Class],
+    every: str,
+    place_of: Callable[[str], str] | None = None,
+    *,
+    declared: bool = False,
 ) -> tuple[ir.Class, ...]:
     """Fill in `dims`, `definitions` and the ties marked `every`. Raises SchemaError with every problem.
+
+    Of what is `declared` now it has to be clear whose each dim is; what was locked or stored once was taken without.
 
     A type variable that is not filled in has the dim `every`: the mark then stays on what is tied to it, and names of dims
     there may be those of the argument.
@@ -34,12 +41,15 @@ def settle(
         args = tuple(_close(arg, dims, every) for arg in cls.args)
         definitions = _definitions(cls, place_of, problems)
         classes[id] = attrs.evolve(cls, fields=tuple(fields), dims=dims[id], definitions=definitions, args=args)
+    if declared and not problems:
+        problems += Loose(raw, dims).problems(place_of)
     if not problems:
         schema = ir.Schema("", tuple(classes.values()))
         problems += _endless(schema, place_of)
         for cls in classes.values():
+            fitted = _only_given(cls)
             for dim in cls.dims:
-                if dim != every and not sources(schema, cls, dim):
+                if dim != every and dim not in fitted and not sources(schema, cls, dim):
                     problems.append(
                         f"{place_of(cls.id)}: dim {dim!r} cannot be known from the data; it must stand alone "
                         f"(or as in 2*{dim}+1) on some axis, Length or Dims"
@@ -49,17 +59,23 @@ def settle(
     return tuple(classes.values())
 
 
+def _only_given(cls: ir.Class) -> set[str]:
+    """Dims that only the owner can give: those of params of which an optimizer has arrays of other shapes."""
+    types = (type for field in cls.fields for type in ir.every_type(field.type))
+    return {name for type in types if isinstance(type, ir.Fitted) for dim in type.dims for name in dim.names}
+
+
 def _all_dims(raw: Mapping[str, ir.Class], every: str) -> dict[str, tuple[str, ...]]:
     """The dim names of each class, in order of appearance; grown until recursion adds nothing more."""
     dims: dict[str, tuple[str, ...]] = dict.fromkeys(raw, ())
     while True:
-        grown = {id: cls.dims if id.startswith(ir.VARIABLE) else _dims(cls, dims, every) for id, cls in raw.items()}
+        grown = {id: cls.dims if id.startswith(ir.VARIABLE) else dims_of(cls, dims, every) for id, cls in raw.items()}
         if grown == dims:
             return dims
         dims = grown
 
 
-def _dims(cls: ir.Class, dims: Mapping[str, tuple[str, ...]], every: str) -> tuple[str, ...]:
+def dims_of(cls: ir.Class, dims: Mapping[str, tuple[str, ...]], every: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for field in cls.fields for name in _names(field.type, dims, every)))
 
 
@@ -69,7 +85,7 @@ def _names(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> It
             ties = dict(one.ties)
             for name in dims[one.cls]:
                 if name in ties:
-                    yield from names(ties[name])
+                    yield from (name for name in names(ties[name]) if name != OWN)
                 elif every in ties:
                     yield name
         else:
@@ -83,6 +99,7 @@ def _close(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> ir
         ties = dict(node.ties)
         if ties.pop(every, None) is not None:
             ties = {**{name: Name(name) for name in dims[node.cls]}, **ties}
+        ties = {name: size for name, size in ties.items() if size != Name(OWN)}
         known = dims[node.cls]
         return ir.Node(node.cls, tuple(sorted(one for one in ties.items() if one[0] in known or every in known)))
 
@@ -92,7 +109,7 @@ def _close(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> ir
 def _loose_ties(type: ir.Type, dims: Mapping[str, tuple[str, ...]], every: str) -> Iterator[str]:
     """Ties to a dim that no class in the type has."""
     found = list(ir.nodes(type))
-    for name in dict.fromkeys(name for node in found for name, _ in node.ties if name != every):
+    for name in dict.fromkeys(name for node in found for name, _ in node.ties if name not in (every, OWN)):
         tied = [node.cls for node in found if name in dict(node.ties)]
         if not any(name in dims[cls] or every in dims[cls] for cls in tied):
             known = ", ".join(dims[tied[0]]) or "none"

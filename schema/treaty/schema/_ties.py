@@ -11,6 +11,7 @@ from treaty.schema._errors import SchemaError
 from treaty.schema.dims import Expr, Name
 
 EVERY: Final = ir.EVERY
+OWN: Final = "None"  # in ties, until dims are settled: what is not tied is the child's own, and said to be
 
 
 def open_ties(type: ir.Type) -> ir.Type:
@@ -20,9 +21,10 @@ def open_ties(type: ir.Type) -> ir.Type:
 def tie(type: ir.Type, dims: Dims) -> ir.Type:
     if not list(ir.nodes(type)):
         raise SchemaError(f"{dims!r}: only a class has dims to tie, not {ir.describe(type)}; remove Dims(...)")
-    ties = dict(dims.ties)
-    if dims.every:
-        ties[EVERY] = Name(EVERY)
+    ties: dict[str, Expr] = dict(dims.ties) | dict.fromkeys(dims.own, Name(OWN))
+    if dims.rest is not None:
+        mark = EVERY if dims.rest == "shared" else OWN
+        ties[mark] = Name(mark)
     return rebuild(type, lambda node: with_ties(node, ties))
 
 
@@ -43,4 +45,7 @@ def rebuild(type: ir.Type, change: Callable[[ir.Node], ir.Node]) -> ir.Type:
 
 def with_ties(node: ir.Node, ties: Mapping[str, Expr]) -> ir.Node:
     """Ties given nearer to the class win over those given further out."""
-    return ir.Node(node.cls, tuple(sorted({**ties, **dict(node.ties)}.items())))
+    nearer = dict(node.ties)
+    if EVERY in nearer or OWN in nearer:
+        ties = {name: size for name, size in ties.items() if name not in (EVERY, OWN)}
+    return ir.Node(node.cls, tuple(sorted({**ties, **nearer}.items())))

@@ -149,6 +149,17 @@ def evaluate(expr: Expr, env: Mapping[str, int | None]) -> int | None:
             assert_never(expr.op)
 
 
+def substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """The expression with names replaced by expressions."""
+    if isinstance(expr, Name):
+        return values.get(expr.name, expr)
+    if isinstance(expr, Int):
+        return expr
+    if isinstance(expr, Op):
+        return Op(expr.op, substituted(expr.left, values), substituted(expr.right, values))
+    assert_never(expr)
+
+
 def linear(expr: Expr) -> tuple[str, int, int] | None:
     """`(name, a, b)` where the expression is a*name + b with a > 0: then the name follows from the size."""
     if isinstance(expr, Name):

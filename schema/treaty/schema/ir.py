@@ -12,6 +12,7 @@ from typing import ClassVar, Final, Literal, assert_never
 import attrs
 from attrs import frozen
 
+from treaty.schema._key_texts import key_text
 from treaty.schema.dims import Dim, Expr
 
 DeclaredKind = Literal["state", "attrs", "namedtuple", "typeddict"]
@@ -39,6 +40,23 @@ class Key:
     KIND: ClassVar = "key"
     dims: tuple[Dim, ...]
     impl: str | None = None
+
+
+@frozen
+class Fitted:
+    """An array of an optimizer's state whose shape no expression says: init makes it of the shape of a param, at any size.
+
+    `dims` and `param` are the shape and dtype of the param, `init` the function that makes the optimizer, `at` where its state of
+    one such param has the array. `seen` stands for the shapes that it had when the declaration was read.
+    """
+
+    KIND: ClassVar = "fitted"
+    dtype: str
+    dims: tuple[Dim, ...]
+    param: str
+    init: str
+    at: str
+    seen: str
 
 
 @frozen
@@ -122,13 +140,16 @@ class Untyped:
     KIND: ClassVar = "untyped"
 
 
-Leaf = Array | Key | Scalar | NumpyScalar | Enum | Untyped  # a type that is made of no other
+Leaf = Array | Key | Fitted | Scalar | NumpyScalar | Enum | Untyped  # a type that is made of no other
 Type = Leaf | Node | Sequence | Tuple | Dict | Optional | Partial
 
 
 @frozen
 class Field:
-    """One field. `key` is its identity on disk; `name` and `alias` are how Python reads and builds it."""
+    """One field. `key` is its identity on disk; `name` and `alias` are how Python reads and builds it.
+
+    Where it is `spread`, its items lie beside the other keys of the class, and `key` is what they are called: `block_{i}`.
+    """
 
     key: str
     name: str
@@ -138,6 +159,8 @@ class Field:
     default: str | None = None  # canonical text of the default, or factory:module:name
     aliases: tuple[str, ...] = ()  # keys that it had before
     cast_from: tuple[str, ...] = ()  # stored dtypes that are converted to its own
+    spread: bool = False
+    init: str | None = None  # the function whose optimizer says the type
 
 
 @frozen
@@ -172,12 +195,22 @@ def variable(number: int) -> Class:
     return Class(id, id, "state", (EVERY,), (), version=number + 1)
 
 
-@frozen(slots=False)
+@frozen(slots=False, repr=False)
 class Schema:
     """A root class and every class it reaches."""
 
     root: str
     classes: tuple[Class, ...]
+
+    def __repr__(self) -> str:
+        from treaty.schema._showing_schemas import schema_text
+
+        return schema_text(self)
+
+    def _repr_html_(self) -> str:
+        from treaty.schema._showing_schemas import schema_html
+
+        return schema_html(self)
 
     def __getitem__(self, id: str) -> Class:
         return self._by_id[id]
@@ -205,8 +238,18 @@ class Schema:
 
     @cached_property
     def as_stored(self) -> "Schema":
-        """Without what only tells a reader of earlier checkpoints what to do: no checkpoint needs that of its own schema."""
+        """Without what no checkpoint needs of its own schema: what to do with earlier ones, and where a type comes from."""
         return Schema(self.root, tuple(map(_as_stored, self.classes)))
+
+    @cached_property
+    def spreads(self) -> bool:
+        """Whether a field of some class is spread."""
+        return any(field.spread for cls in self.classes for field in cls.fields)
+
+    @cached_property
+    def gathered(self) -> "Schema":
+        """With no field spread: of states whose items are gathered under the key of their field (`gathering.py`)."""
+        return Schema(self.root, tuple(map(_gathered, self.classes))) if self.spreads else self
 
     def is_like(self, other: "Schema") -> bool:
         """Whether both are one declaration. A digest holds no names; two classes may differ in nothing else."""
@@ -240,10 +283,14 @@ class Schema:
 
 
 def _as_stored(cls: Class) -> Class:
-    if not cls.reserved and not any(field.aliases or field.cast_from for field in cls.fields):
+    if not cls.reserved and not any(field.aliases or field.cast_from or field.init for field in cls.fields):
         return cls
-    fields = tuple(attrs.evolve(field, aliases=(), cast_from=()) for field in cls.fields)
+    fields = tuple(attrs.evolve(field, aliases=(), cast_from=(), init=None) for field in cls.fields)
     return attrs.evolve(cls, fields=fields, reserved=())
+
+
+def _gathered(cls: Class) -> Class:
+    return attrs.evolve(cls, fields=tuple(attrs.evolve(field, spread=False) for field in cls.fields))
 
 
 def children(type: Type) -> tuple[Type, ...]:
@@ -294,13 +341,14 @@ def nodes(type: Type) -> Iterator[Node]:
 def parts(schema: Schema, type: Type, keys: Iterable[str] = ()) -> dict[str, Type] | None:
     """What the state dict of a type holds: the type of each entry by its key, in order; None where there is no dict.
 
-    The keys of a list, a dict and an untyped subtree are those that the state has: hand over `keys`, or `()` where the
-    state is not a dict. An Optional has the parts of its item: whether there is a None is for the caller to see.
+    The keys of a list, a dict, an untyped subtree and of items that are spread are those that the state has: hand over
+    `keys`, or `()` where the state is not a dict. An Optional has the parts of its item: whether there is a None is for the caller to see.
     """
     if isinstance(type, Optional):
         return parts(schema, type.item, keys)
     if isinstance(type, Node):
-        return {field.key: field.type for field in schema[type.cls].fields}
+        keys = tuple(keys)
+        return {key: part for field in schema[type.cls].fields for key, part in entries(schema, field, keys).items()}
     if isinstance(type, Tuple):
         return {str(index): item for index, item in enumerate(type.items)}
     if isinstance(type, Partial):
@@ -313,14 +361,23 @@ def parts(schema: Schema, type: Type, keys: Iterable[str] = ()) -> dict[str, Typ
         return dict.fromkeys(keys, type)
     if isinstance(type, Key):
         return {"impl": Scalar("str"), "data": Untyped()}  # the words of a key have no declared type of their own
-    if isinstance(type, (Array, Scalar, NumpyScalar, Enum)):
+    if isinstance(type, (Array, Fitted, Scalar, NumpyScalar, Enum)):
         return None
     assert_never(type)
 
 
+def entries(schema: Schema, field: Field, keys: Iterable[str]) -> dict[str, Type]:
+    """What the state dict of a class holds of a field: one entry, or those of `keys` that are its items."""
+    if not field.spread:
+        return {field.key: field.type}
+    text = key_text(field.key)
+    items = [item for key in keys if (item := text.item(key)) is not None]
+    return text.spread(parts(schema, field.type, items) or {})
+
+
 def own_dims(type: Type) -> tuple[Dim, ...]:
     """The sizes that a type itself mentions, without those of its children: axes, a length, ties."""
-    if isinstance(type, (Array, Key)):
+    if isinstance(type, (Array, Key, Fitted)):
         return type.dims
     if isinstance(type, (Sequence, Dict)):
         return () if type.length is None else (Dim(type.length),)
@@ -344,6 +401,8 @@ def describe(type: Type) -> str:
         return f"{type.dtype}[{', '.join(map(str, type.dims))}]"
     if isinstance(type, Key):
         return f"{f'key<{type.impl}>' if type.impl else 'key'}[{', '.join(map(str, type.dims))}]"
+    if isinstance(type, Fitted):
+        return f"{type.dtype} of init for [{', '.join(map(str, type.dims))}]"
     if isinstance(type, Scalar):
         return type.type
     if isinstance(type, NumpyScalar):

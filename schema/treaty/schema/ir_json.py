@@ -37,7 +37,7 @@ def load(text: str | bytes) -> Schema:
 
 def digest(schema: Schema) -> str:
     """Of the classes in the order of their fields' keys, without what is not stored: names, ids, the place of arrays,
-    and what a field or class was called before."""
+    what a field or class was called before, and whose init says a type."""
     reached = list(by_key_order(schema))
     order = {cls.id: f"#{i}" for i, cls in enumerate(reached)}
     classes = []
@@ -99,6 +99,8 @@ def _field_from_data(data: Mapping[str, Any]) -> Field:
         default=data.get("default"),
         aliases=tuple(data.get("aliases", ())),
         cast_from=tuple(data.get("cast_from", ())),
+        spread=data.get("spread", False),
+        init=data.get("init"),
     )
 
 
@@ -176,7 +178,7 @@ def _anonymous(data: Any, order: Mapping[str, str]) -> Any:
         anonymous = {
             key: order[value] if key == "cls" else value if key == "ties" else _anonymous(value, order)
             for key, value in data.items()
-            if key not in ("name", "alias", "symbol", "host", "aliases", "cast_from")
+            if key not in ("name", "alias", "symbol", "host", "aliases", "cast_from", "init")
         }
         return anonymous
     if isinstance(data, list):

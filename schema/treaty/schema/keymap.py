@@ -8,17 +8,17 @@ other side's arrays, which hold all layers stacked. docs/convert.md tells the wh
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, Final
 
 import attrs
 from attrs import frozen
 
 from treaty.schema._errors import SchemaError
-from treaty.schema._key_patterns import REST, Layout, Pattern, names_of, parse_field, parse_layout, parse_stored
+from treaty.schema._key_patterns import BELOW, REST, Layout, Pattern, names_of, parse_field, parse_layout, parse_stored
 
-ANYTHING: Final = "**"  # at the end of an ignored name: all that is below it
+_NO_DATA: Final = "of"  # what of a map JSON does not have
 
 
 def _rules(rules: "Iterable[Rule]") -> "tuple[Rule, ...]":
@@ -73,11 +73,37 @@ class Rule:
         every = zip(stored * (count // len(stored)), fields * (count // len(fields)), layouts, strict=True)
         return tuple(self._leg(*one) for one in every)
 
+    @property
+    def has_subtree(self) -> bool:
+        """Whether it has a `**`."""
+        return any(BELOW in leg.field.placeholders for leg in self.legs)
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether it takes all that no other rule takes, from one side or to the other."""
+        return any(_is_rest(side) for leg in self.legs for side in (leg.stored, leg.field))
+
+    @property
+    def narrowness(self) -> tuple[bool, int]:
+        """Of two rules for one name the narrower counts: one without `**`, or else with more other keys. The same on both sides."""
+        keys = [key for leg in self.legs for side in (leg.stored, leg.field) for key in side.keys]
+        return not self.has_subtree, sum(not _is_rest(key) for key in keys)
+
+    def with_prefix(self, stored: str, field: str) -> "Rule":
+        """The same rule below other names on either side."""
+        return attrs.evolve(
+            self,
+            stored=_each(partial(_below, stored), self.stored),
+            field=_each(partial(_field_below, field), self.field),
+        )
+
     def _leg(self, stored: str, path: str, layout: str | None) -> Leg:
         try:
             from_, to = parse_stored(stored), parse_field(path)
             only_stored = [name for name in from_.placeholders if name not in to.placeholders]
             only_field = [name for name in to.placeholders if name not in from_.placeholders]
+            if BELOW in (*only_stored, *only_field):
+                raise ValueError(f"expected ** on both sides or on none, got {stored!r} and {path!r}")
             if layout is None and (only_stored or only_field):
                 layout = f"{' '.join([*only_field, REST])} -> {' '.join([*only_stored, REST])}"
             axes = None if layout is None else parse_layout(layout)
@@ -110,7 +136,8 @@ class KeyMap:
 
     `ties` maps stored names to those that they repeat: where such a tensor is stored it must equal the other, and it is
     never written. `ignore_stored` and `ignore_fields` name what is left out on purpose; `opt.**` is all of `opt`.
-    `sizes` gives the sizes of axes that no array shows by itself, such as `d_head` in `(n_heads d_head)`.
+    `sizes` gives the sizes of axes that no array shows by itself, such as `d_head` in `(n_heads d_head)`. `of` is the class
+    whose fields these are: `treaty check` compares them. It is no part of the data.
     """
 
     rules: tuple[Rule, ...] = attrs.field(converter=_rules)
@@ -118,11 +145,15 @@ class KeyMap:
     ignore_stored: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
     ignore_fields: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
     sizes: Mapping[str, int] = attrs.field(factory=dict, kw_only=True)
+    of: Any = attrs.field(default=None, kw_only=True, eq=False)
 
     def __attrs_post_init__(self) -> None:
         problems = list(_twice("stored name", [name for rule in self.rules for name in _tuple(rule.stored)]))
         problems += _twice("field", [path for rule in self.rules for path in _tuple(rule.field)])
+        axes = self.axes
         for name, size in self.sizes.items():
+            if name not in axes:
+                problems.append(f"expected {_one_of(axes)}, got {name!r} in sizes")
             if type(size) is not int or size < 1:
                 problems.append(f"expected a size of 1 or more, got {size!r} at {name}")
         if problems:
@@ -133,6 +164,33 @@ class KeyMap:
         """The names that layouts give to axes."""
         layouts = [leg.layout for rule in self.rules for leg in rule.legs if leg.layout is not None]
         return {name for layout in layouts for name in names_of(layout.stored) + names_of(layout.field)} - {REST}
+
+    def check(self, cls: Any = None) -> None:
+        """Raise a SchemaError with each rule that leads to no leaf of a class, and each leaf that no rule leads to."""
+        problems = self.problems(cls)
+        if problems:
+            raise SchemaError(*problems)
+
+    def problems(self, cls: Any = None) -> tuple[str, ...]:
+        """What `check` would raise; `cls` is `of` where it is not given."""
+        from treaty.schema._keymap_targets import target_problems
+
+        if cls is None and self.of is None:
+            raise SchemaError(
+                "expected the class whose fields these are, got none: check(Params), or KeyMap(..., of=Params)"
+            )
+        return tuple(target_problems(self, self.of if cls is None else cls))
+
+    def with_prefix(self, stored: str = "", field: str = "") -> "KeyMap":
+        """The map of a tree of which this one is a part: its stored names are below `stored`, its fields below `field`."""
+        return attrs.evolve(
+            self,
+            rules=[rule.with_prefix(stored, field) for rule in self.rules],
+            ties={_below(stored, name): _below(stored, kept) for name, kept in self.ties.items()},
+            ignore_stored=[_below(stored, name) for name in self.ignore_stored],
+            ignore_fields=[_field_below(field, path) for path in self.ignore_fields],
+            of=None if field else self.of,
+        )
 
     def with_sizes(self, **sizes: int) -> "KeyMap":
         return attrs.evolve(self, sizes={**self.sizes, **sizes})
@@ -181,6 +239,27 @@ class KeyMap:
         return cls(**{**data, "rules": rules})
 
 
+def _is_rest(pattern: Pattern) -> bool:
+    return pattern.parts == ("", BELOW, "")
+
+
+def _each(change: Callable[[str], str], names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    return change(names) if isinstance(names, str) else tuple(map(change, names))
+
+
+def _below(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _field_below(prefix: str, path: str) -> str:
+    path = path.removeprefix("$").removeprefix(".")
+    return f"{prefix}{path}" if path.startswith("[") else _below(prefix, path)
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return f"a name of an axis, one of {', '.join(sorted(names))}" if names else "no sizes, as no layout names an axis"
+
+
 def _tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value
 
@@ -192,11 +271,12 @@ def _twice(what: str, names: list[str]) -> Iterator[str]:
 
 
 def _said(value: Rule | KeyMap) -> dict[str, Any]:
-    return {name: one for name, one in attrs.asdict(value, recurse=False).items() if one not in (None, (), {})}
+    said = attrs.asdict(value, recurse=False, filter=lambda attribute, _: attribute.name != _NO_DATA)
+    return {name: one for name, one in said.items() if one not in (None, (), {})}
 
 
 def _unknown(data: Mapping[str, Any], cls: type[attrs.AttrsInstance], at: str) -> Iterator[str]:
-    known = [one.name for one in attrs.fields(cls)]
+    known = [one.name for one in attrs.fields(cls) if one.name != _NO_DATA]
     for name in data:
         if name not in known:
             yield f"expected {', '.join(known)}, got {name!r} at {at}"

@@ -44,11 +44,12 @@ class DimSource:
     a: int
     b: int
     through_key: bool = False
+    spread: bool = False  # below what is gathered of the items that `key` stands for
 
     @property
     def conditional(self) -> bool:
-        """Whether the data may lack it: inside an Optional or a sequence that may be empty."""
-        return not all(isinstance(step, Item) for step in self.steps)
+        """Whether the data may lack it: inside an Optional or a sequence that may be empty. What is gathered comes last, too."""
+        return self.spread or not all(isinstance(step, Item) for step in self.steps)
 
 
 def sources(schema: ir.Schema, cls: ir.Class, dim: str) -> tuple[DimSource, ...]:
@@ -56,7 +57,7 @@ def sources(schema: ir.Schema, cls: ir.Class, dim: str) -> tuple[DimSource, ...]
     found = [
         source
         for field in cls.fields
-        for source in _in_type(schema, field.type, dim, DimSource(field.key, (), None, None, 1, 0))
+        for source in _in_type(schema, field.type, dim, DimSource(field.key, (), None, None, 1, 0, spread=field.spread))
     ]
     return tuple(sorted(found, key=lambda source: (source.conditional, source.child is not None)))
 
@@ -85,7 +86,7 @@ def _in_type(schema: ir.Schema, type: ir.Type, dim: str, at: DimSource) -> Itera
         for name, size in type.ties:
             if (solved := _solve(size, dim)) is not None:
                 yield evolve(at, child=(type.cls, name), a=solved[0], b=solved[1])
-    elif not isinstance(type, (ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
+    elif not isinstance(type, (ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
         assert_never(type)
 
 

@@ -54,6 +54,8 @@ class _Both:
         if not self.is_alike(was.type, now.type):
             old, new = _shown(was.type), _shown(now.type)
             yield f"{old} -> {new}" if old != new else f"{new}, with other lengths, members or ties"
+        if was.spread != now.spread:
+            yield "its items lie beside the other keys now" if now.spread else "its items have a key of their own now"
         if was.static != now.static:
             yield "static now" if now.static else "not static any more"
         if was.default != now.default:

@@ -3,7 +3,7 @@
 A breach of a class is told where it is, and not again of every class that reaches it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 import attrs
@@ -49,7 +49,7 @@ def breaches(
                 _add(found, _breach(symbol, number, problem))
         for breach in _changed_defaults(history, schema, given_up):
             _add(found, breach)
-    return [one for one in found.values() if not _is_told_below(one, found.values())]
+    return list(_told_once(found.values(), present))
 
 
 def breaches_of(
@@ -62,7 +62,7 @@ def breaches_of(
         outcome = resolver.resolve(writer, present[symbol])
         for problem in (*outcome.problems, *outcome.conditions):
             _add(found, _breach(symbol, number, problem))
-    return [one for one in found.values() if not _is_told_below(one, found.values())]
+    return list(_told_once(found.values(), present))
 
 
 def _problems(resolver: Resolver, history: History, number: int, present: ir.Schema) -> Iterator[Problem]:
@@ -88,14 +88,27 @@ def _add(found: dict[tuple[object, ...], Breach], breach: Breach) -> None:
     found[key] = breach if known is None else attrs.evolve(known, revisions=(*known.revisions, *breach.revisions))
 
 
-def _is_told_below(one: Breach, others: Iterable[Breach]) -> bool:
-    return any(
-        other.path == one.path[len(one.path) - len(other.path) :]
-        for other in others
-        if len(other.path) < len(one.path)
-        and (other.name, other.message) == (one.name, one.message)
-        and other.symbol != one.symbol
-    )
+def _told_once(found: Collection[Breach], present: Mapping[str, ir.Schema]) -> Iterator[Breach]:
+    """Without those of classes that reach another of which the same is told."""
+    alike: dict[tuple[str, Path], list[Breach]] = {}
+    for one in found:
+        alike.setdefault((one.name, one.path[-1:]), []).append(one)
+    for one in found:
+        # The path of the lower one is an end of the other, or empty.
+        others = (*alike[one.name, one.path[-1:]], *alike.get((one.name, ()), ()))
+        if not any(_is_below(other, one, present) for other in others):
+            yield one
+
+
+def _is_below(other: Breach, one: Breach, present: Mapping[str, ir.Schema]) -> bool:
+    below, above = other.path, one.path
+    if other.symbol == one.symbol or len(below) >= len(above) or above[len(above) - len(below) :] != below:
+        return False
+    if other.message == one.message:
+        return True
+    # A generic class says of its variables what those that fill them in say of types.
+    is_generic = bool(present[other.symbol].root_class.args)
+    return is_generic and other.symbol in present[one.symbol].symbols
 
 
 def _changed_defaults(history: History, present: ir.Schema, given_up: set[int]) -> Iterator[Breach]:

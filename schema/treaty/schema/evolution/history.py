@@ -166,5 +166,5 @@ def _renamed(cls: ir.Class, ids: Mapping[str, str]) -> ir.Class:
 
 def _nameless(cls: ir.Class) -> ir.Class:
     """Without its id, and without what Python calls its fields and readers do with them."""
-    fields = (attrs.evolve(field, name="", alias="", aliases=(), cast_from=()) for field in cls.fields)
+    fields = (attrs.evolve(field, name="", alias="", aliases=(), cast_from=(), init=None) for field in cls.fields)
     return attrs.evolve(cls, id="", fields=tuple(fields), reserved=())

@@ -103,7 +103,7 @@ class _LeafWalk:
         if isinstance(inner, ir.Leaf) or (isinstance(inner, ir.Node) and inner.cls in above):
             return {}, above
         inside = (*above, inner.cls) if isinstance(inner, ir.Node) else above
-        return ir.parts(self.schema, inner, (EACH,)) or {}, inside
+        return ir.parts(self.schema.gathered, inner, (EACH,)) or {}, inside
 
 
 def _below(plan: Plan | Fill, key: str, was: Path) -> tuple[Plan | Fill | None, Path]:

@@ -116,6 +116,11 @@ def _rules(called: str, moves: Iterable[Rule]) -> tuple[Rule, ...]:
     rules = tuple(moves) if isinstance(moves, Iterable) and not isinstance(moves, str) else ()
     if not rules or not all(isinstance(rule, Rule) for rule in rules):
         raise SchemaError(f"{called}: expected moves=[Rule(...), ...], got {moves!r}")
+    for rule in rules:
+        if rule.has_subtree:
+            raise SchemaError(
+                f"{called}: expected rules without **, got {rule}; a rule of a migration takes all below its names as it is"
+            )
     return rules
 
 

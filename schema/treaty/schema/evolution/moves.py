@@ -13,6 +13,7 @@ from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema._key_patterns import REST, SEPARATOR, Axis, Pattern
+from treaty.schema._key_texts import fused, is_key_text, key_text
 from treaty.schema.dtypes import WIDER
 from treaty.schema.evolution.migrations import Moves
 from treaty.schema.evolution.resolution import EACH, Move, Path, Plan, Shape, show
@@ -73,7 +74,8 @@ def moved(begin: ir.Schema, end: ir.Schema, step: Moves) -> SortedRules:
 
 
 def nodes_below(schema: ir.Schema) -> Iterator[tuple[Path, ir.Type]]:
-    """Every node below the root, by path; a class inside itself is not walked again."""
+    """Every node below the root, by its path in a gathered state; a class inside itself is not walked again."""
+    schema = schema.gathered
 
     def walk(type: ir.Type, path: Path, above: tuple[str, ...]) -> Iterator[tuple[Path, ir.Type]]:
         if path:
@@ -179,15 +181,25 @@ def _matching(
     words = [word for part in pattern.parts[::2] for word in re.split(r"[.\0]", part) if word]
     found: dict[Path, dict[str, dict[str, str]]] = {}
     for path in nodes:
-        choices = [["0", *words] if key == EACH else [key] for key in path]
+        choices = [
+            ["0", *_items(words, above)] if key == EACH else [key]
+            for above, key in zip(("", *path[:-1]), path, strict=True)
+        ]
         for keys in product(*choices):
-            if match := regex.fullmatch(separator.join(keys)):
-                found.setdefault(path, {})[separator.join(keys)] = match.groupdict()
+            name = separator.join(fused(keys))
+            if match := regex.fullmatch(name):
+                found.setdefault(path, {})[name] = pattern.values(match)
     if not found:
-        shown = pattern.fill({name: f"{{{name}}}" for name in pattern.placeholders}).replace(SEPARATOR, ".")
         known = ", ".join(show(path) for path in list(nodes)[:12])
-        raise Unfitting(f"{shown!r} in {side}", f"only {known or 'nothing'}{', …' if len(nodes) > 12 else ''}")
+        raise Unfitting(f"{pattern.text!r} in {side}", f"only {known or 'nothing'}{', …' if len(nodes) > 12 else ''}")
     return found
+
+
+def _items(words: list[str], above: str) -> list[str]:
+    """What items may be called that a pattern names, below the key `above`: its words, or of these what an item's key holds."""
+    if not is_key_text(above):
+        return words
+    return [item for word in words if (item := key_text(above).item(word)) is not None]
 
 
 def _check_arrays(rule: Rule, leg: Leg, stored: Iterable[ir.Type], fields: Iterable[ir.Type]) -> None:

@@ -11,6 +11,7 @@ import attrs
 from attrs import define, frozen
 
 from treaty.schema import ir
+from treaty.schema._key_texts import fused
 from treaty.schema.evolution.migrations import Step
 from treaty.schema.keymap import Rule
 
@@ -252,9 +253,9 @@ class Resolution:
 
 
 def show(path: Path) -> str:
-    """`$.blocks[*].up['a.b']`."""
+    """`$.blocks[*].up['a.b']`, and of items that lie beside other keys `$['block_*'].up`."""
     text = "$"
-    for key in path:
+    for key in fused(path):
         if key == EACH or key.isdecimal():
             text += f"[{key}]"
         else:

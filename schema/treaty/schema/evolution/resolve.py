@@ -13,7 +13,7 @@ from typing import Final, Literal
 from attrs import define, evolve, field, frozen
 
 from treaty.schema import ir
-from treaty.schema.dims import Expr, Name
+from treaty.schema.dims import Expr, Name, substituted
 from treaty.schema.evolution.history import Histories, History, OtherArgumentsError, no_history
 from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.moves import Unfitting, moved
@@ -33,7 +33,7 @@ from treaty.schema.evolution.resolution import (
     Through,
     Unless,
 )
-from treaty.schema.evolution.sizes import SizePair, Sizes, substituted, writer_sizes
+from treaty.schema.evolution.sizes import SizePair, Sizes, writer_sizes
 from treaty.schema.evolution.types import Outcome, TypeWalk, folded
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
@@ -264,7 +264,13 @@ class _Frame(TypeWalk):
         missing: list[ir.Field] = []
         for one in self.reader.cls.fields:
             key = next((key for key in (one.key, *one.aliases) if key in stored), None)
-            if key is not None:
+            if key == one.key and stored[key].spread != one.spread:
+                stored.pop(key)
+                expected, got = ("items beside the other keys", "a key") if one.spread else ("a key", "items beside")
+                self.found.problem(
+                    "container", expected, got, (one.key,), self._hint("write another key, and the old as alias")
+                )
+            elif key is not None:
                 self.cast_from = one.cast_from
                 parts.append((one.key, From(key, self.type(stored.pop(key).type, one.type, (one.key,)))))
             elif one.default is not None:

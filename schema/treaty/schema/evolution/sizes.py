@@ -10,7 +10,7 @@ from typing import TypeAlias, assert_never
 from attrs import define, field, frozen
 
 from treaty.schema import ir
-from treaty.schema.dims import Expr, Int, Name, Op, definition_order, names
+from treaty.schema.dims import Expr, Int, Name, Op, definition_order, names, substituted
 from treaty.schema.evolution.resolution import Path, Problem
 
 _Terms: TypeAlias = Mapping[tuple[str, ...], int]  # a sum: factors -> how often
@@ -98,17 +98,6 @@ def writer_sizes(cls: ir.Class) -> dict[str, Expr]:
     for name in definition_order(defined):
         found[name] = substituted(defined[name], found)
     return found
-
-
-def substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression with names replaced by expressions."""
-    if isinstance(expr, Name):
-        return values.get(expr.name, expr)
-    if isinstance(expr, Int):
-        return expr
-    if isinstance(expr, Op):
-        return Op(expr.op, substituted(expr.left, values), substituted(expr.right, values))
-    assert_never(expr)
 
 
 def _plain_names(pair: SizePair) -> Iterable[str]:

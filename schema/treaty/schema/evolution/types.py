@@ -87,7 +87,8 @@ class TypeWalk:
             plan = self.type(writer.item, reader, path)
             return plan if isinstance(plan, Keep) else Unless(plan)
         if isinstance(writer, ir.Untyped):
-            self.found.condition("untyped", ir.describe(reader), "what was stored unchecked", path)
+            hint = "keep Any, or write a function that converts it"
+            self.found.condition("untyped", ir.describe(reader), "what was stored unchecked", path, hint)
             return Keep()
         if isinstance(writer, ir.Leaf) or isinstance(reader, ir.Leaf):
             return self._leaf(writer, reader, path)
@@ -104,6 +105,11 @@ class TypeWalk:
         elif isinstance(reader, ir.Key):
             if isinstance(writer, ir.Key):
                 return self._key(writer, reader, path)
+        elif isinstance(reader, ir.Fitted):
+            if isinstance(writer, ir.Fitted) and (writer.dtype, writer.seen) == (reader.dtype, reader.seen):
+                for mine, theirs in zip(reader.dims, writer.dims, strict=True):  # as many, or other shapes were seen
+                    self.sizes.add(mine.size, theirs.size, path, mine.label)
+                return Keep()
         elif isinstance(reader, ir.Scalar):
             if isinstance(writer, ir.Scalar) and reader.type in _WIDER_SCALARS.get(writer.type, ()):
                 return ConvertLeaf(writer.type, reader.type, exact=True)
@@ -156,7 +162,9 @@ class TypeWalk:
         if reader.impl in (None, writer.impl):
             return Keep()
         if writer.impl is None:
-            self.found.condition("prng", ir.describe(reader), "a key of another implementation, where stored", path)
+            hint = "keep the declaration, or write a migration that makes a new key"
+            got = "a key of another implementation, where stored"
+            self.found.condition("prng", ir.describe(reader), got, path, hint)
             return Keep()
         hint = "other numbers would follow: write a migration that makes a new key"
         return self.found.silent("prng", ir.describe(reader), ir.describe(writer), path, hint)
@@ -167,7 +175,8 @@ class TypeWalk:
             return _each(self.type(writer.item, reader.item, (*path, EACH)))
         if isinstance(reader, ir.Dict) and isinstance(writer, ir.Dict):
             if reader.key == "int" and writer.key == "str":
-                self.found.condition("keys", "numbers as keys", "text, where that was stored", path)
+                hint = "write a function that makes them numbers"
+                self.found.condition("keys", "numbers as keys", "text, where that was stored", path, hint)
             self._length(reader.length, writer.length, path)
             return _each(self.type(writer.value, reader.value, (*path, EACH)))
         if isinstance(reader, ir.Tuple) and isinstance(writer, ir.Tuple):

@@ -11,6 +11,7 @@ The weights are the model's own, and so is the order of rotary pairs within a he
 from typing import Final
 
 from treaty.schema.keymap import KeyMap, Rule
+from treaty.schema.library.transformer import Params
 
 _LAYER: Final = "model.layers.{i}"
 
@@ -47,4 +48,5 @@ LLAMA: Final = KeyMap(
     ties={"lm_head.weight": "model.embed_tokens.weight"},
     # Written by old versions of transformers: computed from the config, not trained.
     ignore_stored=[f"{_LAYER}.self_attn.rotary_emb.inv_freq"],
+    of=Params,
 )

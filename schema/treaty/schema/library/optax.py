@@ -27,6 +27,7 @@ OrderedDict, and restores as a dict, which its update takes as well.
 Optax is not needed to declare, store or restore any of these, only to convert.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Generic, TypedDict, TypeVar, overload
 
 from jax import Array
@@ -294,6 +295,11 @@ _TWINS: Final = Twins(
     },
     beside={"WeightDecaySchedule": "add_decayed_weights", "WrappedScheduleState": "WrappedSchedule"},
 )
+
+
+def twin_names() -> Mapping[type, str]:
+    """The classes here, each with the name of the class of optax that it stands for."""
+    return _TWINS.names
 
 
 @overload
