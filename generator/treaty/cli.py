@@ -8,6 +8,7 @@ import click
 
 # name -> (module:function, help in one line). The help stands here so that `treaty --help` imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "scaffold": ("treaty.generator._scaffold.command:scaffold", "Write the schema of a state that is there already."),
     "generate": ("treaty.generator.commands:generate", "Write the generated modules."),
     "lock": ("treaty.generator.commands:lock", "Record the present declarations as revisions that stay restorable."),
     "check": (
@@ -20,6 +21,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "inspect": ("treaty.runtime.commands.checkpoints:inspect", "Show what a checkpoint holds."),
     "plan": ("treaty.runtime.commands.plan:plan", "Show what restoring a checkpoint would do with every leaf."),
     "remove": ("treaty.runtime.commands.checkpoints:remove", "Delete checkpoints, so that no part is taken for one."),
+    "steps": ("treaty.runtime.commands.steps:steps", "Show the steps of a run, and which of them stay."),
     "verify": ("treaty.runtime.commands.checkpoints:verify", "Read every byte of a checkpoint and check it."),
 }
 

@@ -21,12 +21,17 @@ from treaty.schema.evolution.lock_json import is_lock
 _SHOWN = 10  # problems of one checkpoint
 
 
-def check_against(target: str, gate: Gate, project: Project) -> list[Finding]:
-    """What is there as a path is a lock, if its name ends so, or a checkpoint; all else is a commit of git."""
+def check_against(target: str, gate: Gate, project: Project, *, is_fresh: bool = True) -> list[Finding]:
+    """What is there as a path is a lock, if its name ends so, or a checkpoint; all else is a commit of git.
+
+    Restoring takes generated code that `is_fresh`.
+    """
     if "://" in target or os.path.lexists(target):
         if target.endswith(".lock") and os.path.isfile(target):
             lock = Lock.parse(Path(target).read_text(encoding="utf-8", errors="replace"), target)
             return list(_Comparison(gate, project, target).lock(lock, must_be_ours=True))
+        if not is_fresh:
+            return [Finding("FRESH", "stale", target, "not compared: that takes fresh code", "run: treaty generate")]
         return list(_checkpoint(target, gate, project))
     comparison = _Comparison(gate, project, target)
     return [finding for lock in locks_at(target, project) for finding in comparison.lock(lock)]
@@ -67,19 +72,19 @@ class _Comparison:
                     f"--against {self.source}: expected a lock of {', '.join(files)}, got {then.module}'s"
                 )
             return
+        yield from self._unresolved(then)
         for symbol, line in then.lines.items():
             found = self._now(symbol, line)
             if found is None and self._is_gone(symbol):
                 continue
             file = files.get(symbol.partition(":")[0] if found is None else found.symbol.partition(":")[0])
             yield from self._history(file or next(iter(files.values())), symbol, line, found)
-        yield from self._unresolved(then)
 
     def _history(self, file: str, symbol: str, then: Line, now: Line | None) -> Iterator[Finding]:
         """Every revision is still there, as it was; the first that is not is told."""
         fix = f"history is only added to: bring the branch up to date with {self.source}, or restore the file from there, then run treaty lock"
         if now is None:
-            message = f"{symbol} has {then.last} locked in {self.source}, and none here"
+            message = f"{symbol} is locked in {self.source}, and not here"
             yield Finding("PROCESS", "rewritten", file, message, fix)
             return
         for number in range(1, then.last + 1):

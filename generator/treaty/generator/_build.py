@@ -2,9 +2,11 @@
 
 from pathlib import Path, PurePosixPath
 
+from treaty.generator._gate import Gate
 from treaty.generator._generate import Output, outputs_of
 from treaty.generator._locks import lock_path
 from treaty.generator._modules import Module, read_modules, with_used
+from treaty.generator._process import read_locks
 from treaty.generator._project import Project
 from treaty.schema import TreatyError
 from treaty.schema.evolution.lock_json import is_lock
@@ -25,16 +27,26 @@ def lock_files(root: Path) -> list[Path]:
 
 
 def build_outputs(root: Path) -> list[Output]:
-    """The generated files of the project at `root`. Writes nothing; what a TreatyError says is for the build's log."""
+    """The generated files of the project at `root`. Writes nothing; what a TreatyError says is for the build's log.
+
+    What breaks earlier checkpoints is not built. What is not locked yet is: one builds to try a change, too.
+    """
     try:
         project = Project.find(root)
         if not project.modules:
             raise TreatyError(_NO_MODULES)
         found = with_used(read_modules(project.modules, project), project)
-        return [output for module in found for output in (*outputs_of(module, project), *_lock(module, project))]
+        outputs = [output for module in found for output in (*outputs_of(module, project), *_lock(module, project))]
     except TreatyError as error:
-        lines = "\n".join(f"  {line}" for line in str(error).splitlines())
-        raise TreatyError(f"treaty could not generate the code of this project:\n{lines}") from error
+        raise TreatyError(f"treaty could not generate the code of this project:\n{_indented(str(error))}") from error
+    if broken := Gate(found, read_locks(found, project)[0]).findings():
+        lines = _indented("\n".join(map(str, broken)))
+        raise TreatyError(f"earlier checkpoints of this project could not be restored any more:\n{lines}")
+    return outputs
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def _lock(module: Module, project: Project) -> list[Output]:

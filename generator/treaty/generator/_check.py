@@ -1,7 +1,7 @@
 """`check`: what is wrong with the generated files and the locks of modules, the gravest first."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
 from treaty.generator._against import check_against
@@ -31,15 +31,34 @@ def check_modules(modules: Iterable[Module], project: Project, against: Iterable
     locks, unreadable = read_locks(modules, project)
     gate = Gate(modules, locks)
     breaking = gate.findings()
-    elsewhere = (finding for target in against for finding in check_against(target, gate, project))
-    findings = [*unreadable, *breaking, *elsewhere, *check_process(gate, breaking, project)]
+    process = check_process(gate, breaking, project)
+    files = list(_files(modules, locks, {finding.path for finding in unreadable}, project))
+    is_fresh = not files and not unreadable
+    elsewhere = [one for target in against for one in check_against(target, gate, project, is_fresh=is_fresh)]
+    return [*unreadable, *breaking, *elsewhere, *process, *_maps(modules), *files]
+
+
+def _maps(modules: Iterable[Module]) -> Iterator[Finding]:
+    """Key maps that say of which class they are, and lead to other fields than it has."""
+    for module in modules:
+        for name, problems in module.keymaps.items():
+            for problem in problems:
+                yield Finding(
+                    "KEYMAP", "field", relative(Path(module.file)), f"{name}: {problem}", line=module.line(f":{name}")
+                )
+
+
+def _files(
+    modules: Iterable[Module], locks: Mapping[str, Lock], unreadable: Set[str], project: Project
+) -> Iterator[Finding]:
+    """Generated files that are not what declarations and locks make, as far as these can be read."""
     outputs: dict[Path, str] = {}
     for module in modules:
         outputs |= dict.fromkeys((code_path(module, project), history_path(module, project)), module.name)
-        if relative(lock_path(module, project)) not in {finding.path for finding in unreadable}:
-            findings += _stale(module, project, locks.get(module.name))
-    lost = [Finding("FRESH", "orphan", relative(path), problem) for path, problem in orphans(outputs, project)]
-    return [*findings, *lost]
+        if relative(lock_path(module, project)) not in unreadable:
+            yield from _stale(module, project, locks.get(module.name))
+    for path, problem in orphans(outputs, project):
+        yield Finding("FRESH", "orphan", relative(path), problem)
 
 
 def _stale(module: Module, project: Project, lock: Lock | None) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from attrs import frozen
 
-from treaty.generator._names import literal, local, loop_variable
+from treaty.generator._names import gathered_locals, literal, local, loop_variable
 from treaty.schema import Schema, ir
 from treaty.schema.dims import Expr, names, render
 from treaty.schema.sources import DimSource, Each, Item, Present, sources
@@ -72,8 +72,9 @@ class Look:
 def looks(schema: Schema, cls: ir.Class, dim: str, peek: Callable[[str, str], str]) -> Iterator[Look]:
     """Every place of a dim in turn. `peek` names the functions that look for dims of other classes."""
     variables = map(loop_variable, count())  # one for each loop: to mypy a name has one type in a function
+    gathered = gathered_locals(cls)
     for source in sources(schema, cls, dim):
-        at, guards = f"state[{literal(source.key)}]", []
+        at, guards = gathered[source.key] if source.spread else f"state[{literal(source.key)}]", list[Guard]()
         for step in source.steps:
             if isinstance(step, Item):
                 at = f"{at}[{literal(step.key)}]"

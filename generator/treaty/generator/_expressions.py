@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, assert_never
 
 from treaty.generator._dims_plan import size_text
-from treaty.generator._layout import Call, Comprehension, Expression, Keyword, OrNone, Text
+from treaty.generator._layout import WIDTH, Call, Comprehension, Expression, Keyword, OrNone, Text
 from treaty.generator._module_scope import ModuleScope
 from treaty.generator._names import is_name, literal, local, loop_variable
 from treaty.generator._sizes import left_out
@@ -64,7 +64,7 @@ def write(scope: ModuleScope, type: ir.Type, at: str, depth: int = 0) -> Express
         if str(value) == x and type.key == "str":
             return Call("dict", (entries,))
         return Comprehension(value, f"{k}, {x}", entries, "{}", key)
-    if isinstance(type, (ir.Array, ir.Scalar, ir.NumpyScalar)):
+    if isinstance(type, (ir.Array, ir.Fitted, ir.Scalar, ir.NumpyScalar)):
         return Text(at)
     if isinstance(type, (ir.Tuple, ir.Partial)):
         raise _not_lowered(type)
@@ -79,6 +79,11 @@ def read(scope: ModuleScope, type: ir.Type, at: str, unsure: frozenset[str], dep
     if isinstance(type, ir.Key):
         impl = (Text(literal(type.impl)),) if type.impl else ()
         return Call("_codec.read_key", (Text(at), Text("put"), _shape(type, unsure), *impl))
+    if isinstance(type, ir.Fitted):
+        return Call(
+            "_codec.fitted",
+            (Text(at), Text("put"), Text(scope.use_dtype(type.dtype)), *_asked(scope, type, _shape(type, unsure))),
+        )
     if isinstance(type, ir.Scalar):
         return Call(f"_codec.{_READ_SCALAR[type.type]}", (Text(at),))
     if isinstance(type, ir.NumpyScalar):
@@ -127,6 +132,10 @@ def abstract(scope: ModuleScope, owner: str, type: ir.Type, default: str | None 
     if isinstance(type, ir.Key):
         impl = (Text(literal(type.impl)),) if type.impl else ()
         return Call("_codec.abstract_key", (_tuple([render(dim.size, local) for dim in type.dims]), *impl))
+    if isinstance(type, ir.Fitted):
+        sizes = _tuple([render(dim.size, local) for dim in type.dims])
+        shape = Call("_codec.fitted_shape", _asked(scope, type, sizes))
+        return Call("_codec.abstract", (shape, Text(scope.use_dtype(type.dtype))))
     if isinstance(type, ir.Scalar):
         return Text(_literal_default(default) or _ZERO[type.type])
     if isinstance(type, ir.NumpyScalar):
@@ -161,6 +170,8 @@ def state_type(name_of: Callable[[str], str], type: ir.Type) -> str:
     if isinstance(type, ir.Array):
         rank = len(type.dims)
         return f"_codec.Array{rank if rank <= 5 else 'N'}[{_state_dtype(type.dtype)}]"
+    if isinstance(type, ir.Fitted):
+        return f"_codec.ArrayN[{_state_dtype(type.dtype)}]"
     if isinstance(type, ir.Key):
         return "_codec.KeyState"
     if isinstance(type, ir.Enum):
@@ -188,7 +199,7 @@ def object_type(scope: ModuleScope, type: ir.Type, longest: int = _LONGEST_TYPE)
     """The type of a value, as mypy reads it; of type arguments too, which are not lowered."""
     if isinstance(type, ir.Array):
         return "_codec.HostArray" if type.host else "_jax.Array"
-    if isinstance(type, ir.Key):
+    if isinstance(type, (ir.Key, ir.Fitted)):
         return "_jax.Array"
     if isinstance(type, ir.Scalar):
         return _scalar_type(type)
@@ -218,7 +229,9 @@ def class_type(scope: ModuleScope, cls: ir.Class, longest: int = _LONGEST_TYPE) 
     """The type of a class's instances, as mypy reads it; a generic one that is longer has a name of its own."""
     match cls.kind:
         case "tuple":
-            return _tuple_type(scope, [field.type for field in cls.fields], longest)
+            items = [field.type for field in cls.fields]
+            text = _tuple_type(scope, items, longest)
+            return text if _fits(scope, cls, text, longest) else _named_type(scope, cls, items)
         case "partial":
             return "_codec.Partial"
         case "keywords":
@@ -231,9 +244,18 @@ def class_type(scope: ModuleScope, cls: ir.Class, longest: int = _LONGEST_TYPE) 
 
 def _generic_type(scope: ModuleScope, cls: ir.Class, longest: int) -> str:
     text = f"{scope.symbol(cls.symbol)}[{', '.join(object_type(scope, arg) for arg in cls.args)}]"
-    if len(text) <= longest:
-        return text
-    return scope.name_type(cls, [object_type(scope, arg, _LONGEST_ARGUMENT) for arg in cls.args])
+    return text if _fits(scope, cls, text, longest) else _named_type(scope, cls, cls.args)
+
+
+def _fits(scope: ModuleScope, cls: ir.Class, text: str, longest: int) -> bool:
+    """Whether a type with brackets is on no line that a formatter would break at them."""
+    alone = f"def {scope.stems[cls.id][0]}_abstract() -> {text}:"  # the one function that may have no parameters
+    is_there = not scope.sizes[cls.id] and not scope.unsized[cls.id]
+    return len(text) <= longest and not (is_there and len(alone) > WIDTH)
+
+
+def _named_type(scope: ModuleScope, cls: ir.Class, args: Iterable[ir.Type]) -> str:
+    return scope.name_type(cls, [object_type(scope, arg, _LONGEST_ARGUMENT) for arg in args])
 
 
 def _tuple_type(scope: ModuleScope, items: Iterable[ir.Type], longest: int) -> str:
@@ -260,7 +282,12 @@ def _state_dtype(dtype: str) -> str:
     return numpy_class(dtype).replace("_ml_dtypes.", "_codec.")
 
 
-def _shape(type: ir.Array | ir.Key, unsure: frozenset[str]) -> Expression:
+def _asked(scope: ModuleScope, type: ir.Fitted, shape: Expression) -> tuple[Expression, ...]:
+    """What init is asked: the optimizer, where the array is in its state, and the param that it is made of."""
+    return Text(scope.symbol(type.init)), Text(literal(type.at)), shape, Text(scope.use_dtype(type.param))
+
+
+def _shape(type: ir.Array | ir.Key | ir.Fitted, unsure: frozenset[str]) -> Expression:
     return _tuple([size_text(dim.size, unsure) for dim in type.dims])
 
 

@@ -9,7 +9,7 @@ from attrs import frozen
 from treaty.schema.evolution.lock import Lock
 from treaty.schema.evolution.resolution import LoadKind, SilentKind
 
-Rule: TypeAlias = Literal["SILENT", "LOAD", "PROCESS", "DRIFT", "FRESH"]
+Rule: TypeAlias = Literal["SILENT", "LOAD", "PROCESS", "DRIFT", "KEYMAP", "FRESH"]
 ProcessKind: TypeAlias = Literal[
     "unlocked",
     "differs",
@@ -25,7 +25,8 @@ ProcessKind: TypeAlias = Literal[
 DriftKind: TypeAlias = Literal["changed", "renamed"]
 CheckpointKind: TypeAlias = Literal["checkpoint"]  # of --against
 FreshKind: TypeAlias = Literal["missing", "stale", "orphan"]
-Kind: TypeAlias = SilentKind | LoadKind | CheckpointKind | ProcessKind | DriftKind | FreshKind
+KeyMapKind: TypeAlias = Literal["field"]
+Kind: TypeAlias = SilentKind | LoadKind | CheckpointKind | ProcessKind | DriftKind | KeyMapKind | FreshKind
 
 # What each rule is for, in the order of what they cost who misses one; docs/rules.md has a section for every kind.
 RULES: Final[Mapping[Rule, tuple[str, ...]]] = {
@@ -33,6 +34,7 @@ RULES: Final[Mapping[Rule, tuple[str, ...]]] = {
     "LOAD": (*get_args(LoadKind), *get_args(CheckpointKind)),  # an earlier checkpoint cannot be restored
     "PROCESS": get_args(ProcessKind),  # what is released is locked, and stays as it was
     "DRIFT": get_args(DriftKind),  # the declaration is the same, but a class of another package changed under it
+    "KEYMAP": get_args(KeyMapKind),  # a key map leads to what its class does not have
     "FRESH": get_args(FreshKind),  # generated files are what the declarations and the lock make
 }
 

@@ -135,6 +135,8 @@ def _modules(module: str, schema: Schema, generated: Mapping[str, str], outside:
             for type in ir.every_type(one.type):
                 if isinstance(type, ir.Enum):
                     found[type.symbol.partition(":")[0]] = None
+                if isinstance(type, ir.Fitted):
+                    found[type.init.partition(":")[0]] = None
     return list(found)
 
 

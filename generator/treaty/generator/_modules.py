@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class Module:
     steps: Mapping[str, Mapping[int, Step]] = field(factory=dict)  # by symbol
     lines: Mapping[str, int] = field(factory=dict)
     histories: Mapping[str, str] = field(factory=dict)  # locks of installed modules whose classes it uses, by module
+    keymaps: Mapping[str, Sequence[str]] = field(factory=dict)  # what is wrong with each, by its name
 
     @property
     def output(self) -> str:
@@ -94,6 +95,7 @@ def read_modules(names: Iterable[str], project: Project) -> list[Module]:
             {symbol: _steps(steps) for symbol, steps in data["steps"].items()},
             data["lines"],
             data["histories"],
+            data["keymaps"],
         )
         for name, data in answers.items()
     ]

@@ -11,14 +11,19 @@ from attrs import frozen
 from mypy.nodes import TypeInfo
 
 from treaty.generator._mypy_names import Names, Position, Unsure
-from treaty.schema import ArraySpec, Dims, Length, SchemaError, _leaves, dtypes, ir
+from treaty.schema import ArraySpec, Dims, Keys, Length, SchemaError, _leaves, dtypes, ir
 from treaty.schema.dims import Dim, parse_dims
 
 TAG: Final = "treaty"  # in the metadata that mypy keeps of a class: it is declared with @state
 DECLARE: Final = "treaty.schema._declare"
 JAX_ARRAY: Final = "jax._src.basearray.Array"
 
-_NOTES: Final[Mapping[str, Callable[..., object]]] = {"Dims": Dims, "Length": Length, "ArraySpec": ArraySpec}
+_NOTES: Final[Mapping[str, Callable[..., object]]] = {
+    "Dims": Dims,
+    "Length": Length,
+    "Keys": Keys,
+    "ArraySpec": ArraySpec,
+}
 _HARMLESS: Final = {"dataclass", "dataclasses.dataclass", "final", "typing.final", "runtime_checkable"}
 _PLAIN: Final = {"builtins", "collections", "numpy", "types", "typing"}  # no attrs class in these
 
@@ -31,7 +36,7 @@ class Given:
 
 
 def note(expr: ast.expr, names: Names, place: Position) -> object:
-    """Dims, Length or ArraySpec, made from literal arguments, or Given; None for what other libraries put there."""
+    """Dims, Length, Keys or ArraySpec, made from literal arguments, or Given; None for what other libraries put there."""
     if isinstance(expr, ast.Constant):
         return None
     found = names.find(expr.func if isinstance(expr, ast.Call) else expr, place)

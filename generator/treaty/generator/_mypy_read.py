@@ -20,6 +20,7 @@ from treaty.schema import SchemaError, _classes, _leaves, _ties, ir
 from treaty.schema._evolving import check_cast_from, default_problem, key_problems
 from treaty.schema._identity import generic_id
 from treaty.schema._settle import settle
+from treaty.schema._spread import check_spread
 from treaty.schema.dims import Name
 
 _UNCLEAR: Final = ("foreign", "typeddict")
@@ -88,7 +89,7 @@ class _ClassReader:
         if self._unsure or sum(cls.qualname == qualname for cls in self._raw.values()) != 1:
             return []
         try:
-            settle(self._raw, _ties.EVERY)
+            settle(self._raw, _ties.EVERY, declared=True)
         except SchemaError as error:
             return [found for text in error.problems for found in _problem_of(qualname, text)]
         return []
@@ -152,18 +153,22 @@ class _ClassReader:
     ) -> ir.Field:
         _classes.check_name(name, kind)
         options = self._options(statement.value, place)
+        type, spread = self._types.field(statement.annotation, place, scope)
         key = name if options.get("key") is None else str(options["key"])
+        key = key if spread is None else spread.text
         if keys.get(key, name) != name:
-            raise SchemaError(f"key {key!r} is already the key of {keys[key]}; write field(key=...) with another")
+            write = "field(key=...)" if spread is None else "Keys(...)"
+            raise SchemaError(f"key {key!r} is already the key of {keys[key]}; write {write} with another")
         keys[key] = name
-        type = self._types.read(statement.annotation, place, scope)
+        if spread is not None:
+            check_spread(type, spread, options.get("key"), bool(options.get("static")))
         if options.get("static"):
             _leaves.check_static(type)
         aliases, cast_from = options.get("aliases", ()), options.get("cast_from", ())
         check_cast_from(type, cast_from)
         if place.cls is self._root and not scope:
             self._defaults |= {name: options["default"]} if "default" in options else {}
-        return ir.Field(key, name, name, type, aliases=aliases, cast_from=cast_from)
+        return ir.Field(key, name, name, type, aliases=aliases, cast_from=cast_from, spread=spread is not None)
 
     def _options(self, value: ast.expr | None, place: Position) -> Mapping[str, Any]:
         """The literal arguments of `field(...)` that change what is stored, or what earlier checkpoints become."""

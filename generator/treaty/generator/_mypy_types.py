@@ -10,7 +10,8 @@ from mypy.types import AnyType, Instance, get_proper_type
 
 from treaty.generator import _mypy_notes as notes
 from treaty.generator._mypy_names import Found, Names, Position, Unsure
-from treaty.schema import ArraySpec, Dims, Length, SchemaError, _leaves, _ties, ir
+from treaty.schema import ArraySpec, Dims, Keys, Length, SchemaError, _leaves, _ties, ir
+from treaty.schema._spread import misplaced, only_keys
 
 Scope = Mapping[str, ir.Type]  # type variable -> what it stands for
 
@@ -44,9 +45,22 @@ class Types:
             return self._union(list(_alternatives(expr)), expr, place, scope)
         if isinstance(expr, ast.Subscript):
             return self._subscript(expr, place, scope)
-        if isinstance(expr, ast.Name) and place.cls is not None and expr.id in place.cls.type_vars:
+        if isinstance(expr, ast.Name) and _is_type_variable(expr, place):
             return self._type_variable(expr.id, place, scope)
         return self._name(self.names.find(expr, place), expr, place, scope)
+
+    def field(self, expr: ast.expr, place: Position, scope: Scope) -> tuple[ir.Type, Keys | None]:
+        """The annotation of a field, which alone may have Keys."""
+        expr = notes.unquoted(expr)
+        if isinstance(expr, (ast.Name, ast.Attribute)) and not _is_type_variable(expr, place):
+            found = self.names.find(expr, place)
+            if isinstance(found.node, TypeAlias) and not _has_a_meaning(found.fullname):
+                return self.field(*self.names.value(found.fullname), {})
+        if isinstance(expr, ast.Subscript):
+            found = self.names.find(expr.value, place)
+            if self._is_annotated(found):
+                return self._annotated(_arguments(expr), place, scope)
+        return self.read(expr, place, scope), None
 
     def _name(self, found: Found, expr: ast.expr, place: Position, scope: Scope) -> ir.Type:
         node, fullname = found.node, found.fullname
@@ -102,11 +116,14 @@ class Types:
 
     def _subscript(self, expr: ast.Subscript, place: Position, scope: Scope) -> ir.Type:
         found = self.names.find(expr.value, place)
-        args = list(expr.slice.elts) if isinstance(expr.slice, ast.Tuple) else [expr.slice]
+        args = _arguments(expr)
+        if self._is_annotated(found):
+            type, keys = self._annotated(args, place, scope)
+            if keys is not None:
+                raise misplaced(keys)
+            return type
         if isinstance(found.node, Var) or found.fullname == "typing.Annotated":
             origin = self.names.origin(found)
-            if origin == "typing.Annotated":
-                return self._annotated(args, place, scope)
             if origin == "jaxtyping.PyTree":
                 return ir.Untyped()
             if origin.startswith("jaxtyping."):
@@ -145,7 +162,12 @@ class Types:
             raise SchemaError(f"union {ast.unparse(expr)}: {_leaves.UNION}")
         return ir.Optional(inner[0])
 
-    def _annotated(self, args: list[ast.expr], place: Position, scope: Scope) -> ir.Type:
+    def _is_annotated(self, found: Found) -> bool:
+        """Whether it is Annotated itself, and not what jaxtyping tells mypy is that."""
+        is_called_so = isinstance(found.node, Var) or found.fullname == "typing.Annotated"
+        return is_called_so and self.names.origin(found) == "typing.Annotated"
+
+    def _annotated(self, args: list[ast.expr], place: Position, scope: Scope) -> tuple[ir.Type, Keys | None]:
         found = [notes.note(arg, self.names, place) for arg in args[1:]]
         spec = next((one for one in found if isinstance(one, ArraySpec)), None)
         given = next((one for one in found if isinstance(one, notes.Given)), None)
@@ -154,13 +176,15 @@ class Types:
         elif given is not None:
             type = self._foreign(args[0], given.types, place, scope)
         else:
-            type = self.read(args[0], place, scope)
+            type, inner = self.field(args[0], place, scope)
+            found = [inner, *found]
+        keys = only_keys(found)
         for one in found:
             if isinstance(one, Dims):
                 type = _ties.tie(type, one)
             elif isinstance(one, Length):
                 type = _ties.with_length(type, one.size)
-        return type
+        return type, keys
 
     def _foreign(self, base: ast.expr, given: Mapping[str, ast.expr], place: Position, scope: Scope) -> ir.Type:
         found = self.names.find(base.value if isinstance(base, ast.Subscript) else base, place)
@@ -186,6 +210,19 @@ class Types:
         pairs = zip(keywords.keys, keywords.values, strict=True)
         named = {str(notes.literal(key)): self.read(one, place, scope) for key, one in pairs if key is not None}
         return ir.Partial("", ir.Tuple(types), self.inline(named))
+
+
+def _has_a_meaning(fullname: str) -> bool:
+    """Whether an alias of another library is known by its name: np.int64, typing.List."""
+    return fullname in _CONTAINERS or fullname in _NEVER_STORED or notes.numpy_class(fullname) is not None
+
+
+def _is_type_variable(expr: ast.expr, place: Position) -> bool:
+    return isinstance(expr, ast.Name) and place.cls is not None and expr.id in place.cls.type_vars
+
+
+def _arguments(expr: ast.Subscript) -> list[ast.expr]:
+    return list(expr.slice.elts) if isinstance(expr.slice, ast.Tuple) else [expr.slice]
 
 
 def _alternatives(expr: ast.expr) -> Iterator[ast.expr]:

@@ -13,6 +13,7 @@ from treaty.schema.dtypes import BY_NAME
 
 # Locals of generated functions, which no dim may shadow; nor may it shadow a builtin.
 _TAKEN: Final = frozenset({"state", "put", "obj", "found", "size", *dir(builtins)})
+ORDERED: Final = "collections:OrderedDict"  # the symbol of a dict whose order JAX keeps
 _LONGEST: Final = 48  # characters in the name of a generic class with its arguments
 _KEPT: Final = 16  # characters of a longer one that are kept, beside the digits that stand for all of it
 # Aliases of imports that generated modules make themselves, and the constants that hold dtypes.
@@ -124,6 +125,20 @@ def local(dim: str) -> str:
     """A dim as a parameter: its own name, unless Python or the generated code needs that name."""
     taken = keyword.iskeyword(dim) or dim in _TAKEN or dim.startswith("_") or dim.endswith("_") or _emitted(dim)
     return f"{dim}_" if taken else dim
+
+
+def gathered_locals(cls: ir.Class) -> dict[str, str]:
+    """What generated functions call the items of each spread field, by its key: as the field, unless a dim is called so."""
+    taken = {local(dim) for dim in cls.dims}
+    found: dict[str, str] = {}
+    for field in cls.fields:
+        if field.spread:
+            name = local(field.name) if is_name(field.name) else "items"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            found[field.key] = name
+    return found
 
 
 def literal(value: str | bytes) -> str:

@@ -54,6 +54,8 @@ def _unsized_type(schema: Schema, type: ir.Type, above: frozenset[str]) -> str |
         return None if below is None else f"[0]{below}"
     if isinstance(type, (ir.Sequence, ir.Dict, ir.Untyped)):
         return ""
-    if isinstance(type, (ir.Array, ir.Key, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Optional, ir.Tuple, ir.Partial)):
+    if isinstance(
+        type, (ir.Array, ir.Key, ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Optional, ir.Tuple, ir.Partial)
+    ):
         return None  # an optional is left out if its item is open; lowered types have no Tuple and no Partial
     assert_never(type)

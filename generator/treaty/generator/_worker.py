@@ -12,6 +12,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,7 @@ from treaty.schema._declare import state_options
 from treaty.schema._read import SchemaReader
 from treaty.schema.evolution.migrations import step_to_data, steps_of
 from treaty.schema.ir_json import class_to_data
+from treaty.schema.keymap import KeyMap
 from treaty.schema.modules import former_name, generated_name, symbol_of
 
 
@@ -61,6 +63,7 @@ def read(name: str) -> dict[str, Any]:
         "generics": generics([cls for cls in found if getattr(cls, "__parameters__", ())]),
         "steps": {symbol: {n: step_to_data(step) for n, step in steps_of(symbol).items()} for symbol in symbols},
         "lines": lines(module),
+        "keymaps": {name: found for name, found in keymaps(module) if found},
         "histories": {home: lock for home in sorted(homes - {name}) if (lock := history(home))},
         "generated": {home: generated_name(home) for home in sorted(homes)},
         "former": {home: former for home in sorted(homes) if (former := former_name(home))},
@@ -75,6 +78,16 @@ def generics(classes: list[type]) -> dict[str, Any]:
         return {"roots": roots, "classes": [class_to_data(cls) for cls in reader.classes()], "problems": []}
     except SchemaError as error:
         return {"roots": {}, "classes": [], "problems": list(error.problems)}
+
+
+def keymaps(module: ModuleType) -> Iterator[tuple[str, list[str]]]:
+    """The key maps of a module that say of which class they are, and what is wrong with each."""
+    for name, value in vars(module).items():
+        if isinstance(value, KeyMap) and value.of is not None:
+            try:
+                yield name, list(value.problems())
+            except SchemaError as error:  # of the class
+                yield name, list(error.problems)
 
 
 def history(module: str) -> str:
@@ -92,7 +105,7 @@ def history(module: str) -> str:
 
 
 def lines(module: ModuleType) -> dict[str, int]:
-    """Where the classes of a module begin, and their fields, for messages."""
+    """Where the classes of a module begin, their fields, and its key maps, for messages."""
     try:
         body = ast.parse(inspect.getsource(module)).body
     except (OSError, TypeError, SyntaxError):
@@ -104,6 +117,9 @@ def lines(module: ModuleType) -> dict[str, int]:
             for one in cls.body:
                 if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
                     found[f"{cls.name}.{one.target.id}"] = one.lineno
+        elif isinstance(cls, (ast.Assign, ast.AnnAssign)):
+            targets = cls.targets if isinstance(cls, ast.Assign) else [cls.target]
+            found |= {one.id: cls.lineno for one in targets if isinstance(one, ast.Name)}
     return found
 
 
@@ -134,17 +150,19 @@ def _import_problems(module: str, error: BaseException) -> list[str]:
     if isinstance(error, SyntaxError):
         lines.append((error.filename or "", error.lineno))
         said = error.msg
-    own = [(file, line) for file, line in lines if _is_users(file)]
+    own = [(file, line) for file, line in lines if is_users_file(file)]
     where = f"{relative(own[-1][0])}:{own[-1][1]}: " if own else ""
     if isinstance(error, SchemaError):
         return [f"{where}{problem}" for problem in error.problems]
     return [f"{where}{module}: cannot be imported: {type(error).__name__}: {said}"]
 
 
-def _is_users(file: str) -> bool:
+def is_users_file(file: str) -> bool:
     """Whether a file is of the user's project: not of Python, of an installed package, or ours."""
     folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    runtime = importlib.util.find_spec("treaty.runtime")  # by name: it is not imported from here
     ours = [str(Path(__file__).parent), str(Path(treaty.schema.__file__).parent)]
+    ours += list(runtime.submodule_search_locations or ()) if runtime is not None else []
     path = Path(file).resolve()
     return path.is_file() and not any(path.is_relative_to(Path(folder).resolve()) for folder in (*folders, *ours))
 

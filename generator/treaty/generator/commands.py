@@ -1,4 +1,4 @@
-"""`treaty generate`, `treaty lock` and `treaty check`."""
+"""`treaty generate`, `treaty lock` and `treaty check`. `treaty scaffold` has a package of its own."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ from treaty.schema import TreatyError
 from treaty.schema._classes import relative
 
 
-def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
+def errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
     """Declaration mistakes are the user's to read, not a traceback. Where there is a format, standard output has them in it too."""
 
     @wraps(function)
@@ -41,7 +41,7 @@ def _errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.argument("modules", nargs=-1, metavar="[MODULE]...")
-@_errors_as_text
+@errors_as_text
 def generate(modules: tuple[str, ...]) -> None:
     """Write the generated code of schema modules.
 
@@ -51,8 +51,8 @@ def generate(modules: tuple[str, ...]) -> None:
     a lock beside it, the types of earlier revisions go to my/state_treaty_history.py. Generated files that no longer
     belong to anything are removed.
     """
-    project = Project.find()
-    _write(_read(modules, project), project)
+    project = Project.around(modules)
+    write_code(read_named(modules, project), project)
 
 
 @click.command()
@@ -69,7 +69,7 @@ def generate(modules: tuple[str, ...]) -> None:
     help="A finding of treaty check that is meant so, by its rule: LOAD, or LOAD-dtype.",
 )
 @click.option("--why", default="", help="The reason, which --orphan and --waive need.")
-@_errors_as_text
+@errors_as_text
 def lock(
     modules: tuple[str, ...],
     message: str,
@@ -84,8 +84,8 @@ def lock(
     lock (my/state_treaty.lock). A change that orphans an earlier revision is refused, and so is a class that
     vanished, until you say what became of it. Generates the code anew, too.
     """
-    project = Project.find()
-    found = _read(modules, project)
+    project = Project.around(modules)
+    found = read_named(modules, project)
     wishes = Wishes(message, _moves(moved), tuple(map(_orphan, orphan)), tuple(map(_waiver, waive)), why)
     if (orphan or waive) and not why.strip():
         raise TreatyError("--orphan and --waive need a reason: write --why '...', which stays in the lock")
@@ -104,7 +104,7 @@ def lock(
         count = sum(len(module.roots) for module in found)
         click.echo(f"nothing to lock: {count} class{'es are' if count != 1 else ' is'} as locked")
         return
-    _write(found, project)
+    write_code(found, project)
 
 
 @click.command()
@@ -122,7 +122,7 @@ def lock(
     metavar="REF|LOCK|CHECKPOINT",
     help="What must not be lost either: a commit of git, another lock, or a checkpoint. Can be given more than once.",
 )
-@_errors_as_text
+@errors_as_text
 def check(modules: tuple[str, ...], form: str, against: tuple[str, ...]) -> None:
     """Fail unless earlier checkpoints can still be restored, the lock is up to date, and generated code is fresh.
 
@@ -138,8 +138,8 @@ def check(modules: tuple[str, ...], form: str, against: tuple[str, ...]) -> None
 
     Exit code: 0 all is fine, 1 there are findings, 2 a declaration or a file cannot be read.
     """
-    project = Project.find()
-    found = _read(modules, project)
+    project = Project.around(modules)
+    found = read_named(modules, project)
     findings = check_modules(found, project, against)
     for line in FORMATS[form](findings, ()):
         click.echo(line)
@@ -149,11 +149,11 @@ def check(modules: tuple[str, ...], form: str, against: tuple[str, ...]) -> None
         click.echo(f"{len(found)} generated module{'s' if len(found) != 1 else ''} fresh")
 
 
-def _read(modules: tuple[str, ...], project: Project) -> list[Module]:
+def read_named(modules: tuple[str, ...], project: Project) -> list[Module]:
     return with_used(read_modules(project.module_names(modules, "treaty generate"), project), project)
 
 
-def _write(modules: list[Module], project: Project) -> None:
+def write_code(modules: list[Module], project: Project) -> None:
     outputs: dict[Path, str] = {}
     for module in modules:
         for output in outputs_of(module, project):

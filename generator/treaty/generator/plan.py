@@ -12,21 +12,35 @@ from treaty.generator import _expressions as ex
 from treaty.generator._dims_plan import Look, Path, looks, size_text, solve, sure_path
 from treaty.generator._layout import WIDTH, Call, Expression, Text
 from treaty.generator._module_scope import ModuleScope
-from treaty.generator._names import in_docstring, is_name, literal, local, short
+from treaty.generator._names import ORDERED, gathered_locals, in_docstring, is_name, literal, local, short
 from treaty.schema import ir
 from treaty.schema.dims import definition_order, names
 from treaty.schema.dtypes import BY_NAME
 from treaty.schema.ir_json import class_to_data
+from treaty.schema.sources import sources
 
 
 @frozen
 class StateEntry:
-    """One entry of the state dict: its key, the key as source, its type to mypy, and how it is written."""
+    """One entry of the state dict: its key, the key as source, its type to mypy, and how it is written.
+
+    Where it is spread, it is many: `written` is the call that adds them.
+    """
 
     key: str
     literal: str
     type: str
     written: Expression
+    spread: bool
+
+
+@frozen
+class Gathered:
+    """A local with the items of a spread field: its type to mypy, and the key text as source."""
+
+    local: str
+    type: str
+    literal: str
 
 
 @frozen
@@ -49,7 +63,13 @@ class Peek:
     """A function that looks for a dim that a valid state may lack."""
 
     dim: str
+    gathered: list[Gathered]
     looks: list[Look]
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the last look never fails: what it looks at is gathered, and so has no path of its own."""
+        return bool(self.looks) and not self.looks[-1].guards and not self.looks[-1].below
 
 
 @frozen
@@ -74,6 +94,7 @@ class Record:
 
     id: str
     title: str
+    beside: str  # after the title: where the items of spread fields are
     stem: str
     codec: str
     symbol: str
@@ -81,6 +102,8 @@ class Record:
     state_name: str
     by_call: bool  # TypedDict("X", {...}), for keys that cannot be lines of a class
     fields: list[StateEntry]
+    gathered: list[Gathered]
+    count: str  # how many entries a state has, as source; "" where it has none
     check: str  # what refuses other values than those of a type without a class of its own; "" for classes
     peeks: list[Peek]
     has_constructor: bool
@@ -143,21 +166,26 @@ def _record(scope: ModuleScope, cls: ir.Class, revision: int | None) -> Record:
     unsized = scope.unsized[cls.id]
     registered = cls.kind in get_args(ir.DeclaredKind)
     fields = [_field(scope, cls, one) for one in cls.fields]
+    gathered = _gathered(scope, cls)
+    check = _check(scope, cls)
     return Record(
         id=literal(cls.id),
-        title=in_docstring(short(cls.id)),
+        title=in_docstring(short(cls.symbol if cls.kind == "foreign" else cls.id)),
+        beside=_beside(cls),
         stem=stem,
         codec=f"{stem.upper()}_CODEC",
-        symbol=scope.symbol(cls.symbol),
+        symbol="" if check else scope.symbol(cls.symbol),
         type=ex.class_type(scope, cls),
         state_name=f"{title}State",
         by_call=_by_call(fields),
         fields=fields,
-        check=_check(scope, cls),
-        peeks=[Peek(dim, list(looks(scope.schema, cls, dim, scope.peek))) for dim in sorted(scope.unsure[cls.id])],
+        gathered=list(gathered.values()),
+        count=_count(fields, gathered.values()),
+        check=check,
+        peeks=[_peek(scope, cls, dim, gathered) for dim in sorted(scope.unsure[cls.id])],
         has_constructor=_is_attrs(cls),
         dims=[DimName(literal(dim), local(dim)) for dim in cls.dims],
-        found=[_found(scope, cls, dim) for dim in cls.dims if dim not in dict(cls.definitions)],
+        found=_found(scope, cls),
         defined=_defined(cls, scope.unsure[cls.id]),
         read=_read(scope, cls),
         abstract=None if unsized else _abstract(scope, cls),
@@ -170,14 +198,48 @@ def _record(scope: ModuleScope, cls: ir.Class, revision: int | None) -> Record:
 
 
 def _field(scope: ModuleScope, cls: ir.Class, one: ir.Field) -> StateEntry:
-    written = ex.write(scope, one.type, _attribute(cls, one))
-    return StateEntry(one.key, literal(one.key), ex.state_type(scope.state_name, one.type), written)
+    # What the annotation of a FromInit says, which may be anything, is not the type that init says.
+    at = f"_codec.attribute(obj, {literal(one.name)})" if one.init else _attribute(cls, one)
+    written = ex.write(scope, one.type, at)
+    if one.spread:
+        written = Call("_codec.spread_into", (Text("state"), Text(literal(one.key)), written))
+    return StateEntry(one.key, literal(one.key), ex.state_type(scope.state_name, one.type), written, one.spread)
+
+
+def _beside(cls: ir.Class) -> str:
+    spread = [f"{in_docstring(one.name)} are in {in_docstring(one.key)}" for one in cls.fields if one.spread]
+    return f"; {', '.join(spread)}" if spread else ""
+
+
+def _gathered(scope: ModuleScope, cls: ir.Class) -> dict[str, Gathered]:
+    """By key, what is gathered before a state is read."""
+    return {
+        one.key: Gathered(name, ex.state_type(scope.state_name, one.type), literal(one.key))
+        for one in cls.fields
+        if (name := gathered_locals(cls).get(one.key)) is not None
+    }
+
+
+def _count(fields: Iterable[StateEntry], gathered: Iterable[Gathered]) -> str:
+    plain = sum(not one.spread for one in fields)
+    return " + ".join([*([str(plain)] if plain else []), *(f"len({one.local})" for one in gathered)])
+
+
+def _peek(scope: ModuleScope, cls: ir.Class, dim: str, gathered: Mapping[str, Gathered]) -> Peek:
+    used = [gathered[key] for key in dict.fromkeys(one.key for one in sources(scope.schema, cls, dim) if one.spread)]
+    found: list[Look] = []
+    for look in looks(scope.schema, cls, dim, scope.peek):
+        found.append(look)
+        if not look.guards and not look.below:
+            break
+    return Peek(dim, used, found)
 
 
 def _by_call(fields: list[StateEntry]) -> bool:
     """Whether a key cannot be a line of a class body: no name, or one that Python changes, or that the types use."""
     used = {word for one in fields for word in re.findall(r"\w+", one.type)}
-    return any(not is_name(one.key) or one.key.startswith("__") or one.key in used for one in fields)
+    keys = [one.key for one in fields if not one.spread]
+    return any(not is_name(key) or key.startswith("__") or key in used for key in keys)
 
 
 def _is_attrs(cls: ir.Class) -> bool:
@@ -212,14 +274,23 @@ def _attribute(cls: ir.Class, one: ir.Field) -> str:
             assert_never(cls.kind)
 
 
-def _found(scope: ModuleScope, cls: ir.Class, dim: str) -> Bound:
-    """A dim that the data gives: from a path that is surely there, or by the function that looks around."""
-    path = sure_path(scope.schema, cls, dim)
-    return Bound(local(dim), f"{scope.peek(cls.id, dim)}(state)") if path is None else _from_path(local(dim), path)
+def _found(scope: ModuleScope, cls: ir.Class) -> list[Bound]:
+    """The dims that the data gives: from a path that is surely there, or by the function that looks around."""
+    found: list[Bound] = []
+    for dim in cls.dims:
+        path = sure_path(scope.schema, cls, dim)
+        if dim in dict(cls.definitions):
+            continue
+        if path is None:
+            found.append(Bound(local(dim), f"{scope.peek(cls.id, dim)}(state)"))
+        else:
+            # Each local has a name of its own: to mypy a name has one type in a function.
+            found.append(_from_path(local(dim), path, sum(len(one.steps) for one in found)))
+    return found
 
 
-def _from_path(name: str, path: Path) -> Bound:
-    """The value at a path, by way of locals where one line is too long."""
+def _from_path(name: str, path: Path, number: int) -> Bound:
+    """The value at a path, by way of locals, numbered from `number` on, where one line is too long."""
     start, steps = "state", list(path.steps)
     bound: list[tuple[str, str]] = []
     while True:
@@ -233,7 +304,7 @@ def _from_path(name: str, path: Path) -> Bound:
         taken = steps.pop(0)
         while len(steps) > 2 and len(f"{start}{taken}{steps[0]}") + 20 <= WIDTH:
             taken += steps.pop(0)
-        bound.append((f"at{len(bound)}", f"{start}{taken}"))
+        bound.append((f"at{number + len(bound)}", f"{start}{taken}"))
         start = bound[-1][0]
 
 
@@ -245,25 +316,31 @@ def _defined(cls: ir.Class, unsure: frozenset[str] = frozenset()) -> list[Bound]
 
 def _read(scope: ModuleScope, cls: ir.Class) -> Made:
     unsure = scope.unsure[cls.id]
-    values = {one.name: ex.read(scope, one.type, f"state[{literal(one.key)}]", unsure) for one in cls.fields}
+    gathered = gathered_locals(cls)
+    places = {one.name: gathered.get(one.key) or f"state[{literal(one.key)}]" for one in cls.fields}
+    values = {one.name: ex.read(scope, one.type, places[one.name], unsure) for one in cls.fields}
     return _made(scope, cls, values)
 
 
 def _made(scope: ModuleScope, cls: ir.Class, values: Mapping[str, Expression]) -> Made:
     """An instance with these values of its fields, in the form that its kind of class wants."""
-    symbol = scope.symbol(cls.symbol)
     by_name = [(f"{one.alias}=", values[one.name]) for one in cls.fields]
     match cls.kind:
         case "state" | "attrs":
             return Made(f"{scope.stems[cls.id][0]}_new(", by_name, ")")
         case "namedtuple":
-            return Made(f"{symbol}(", by_name, ")")
+            return Made(f"{scope.symbol(cls.symbol)}(", by_name, ")")
         case "foreign":
-            return Made("_codec.construct(", [("", Text(symbol)), *by_name], ")")
+            return Made("_codec.construct(", [("", Text(scope.symbol(cls.symbol))), *by_name], ")")
+        case "keywords" if cls.symbol == ORDERED:
+            pairs: list[tuple[str, Expression]] = []
+            pairs += [("", Call("", (Text(literal(name)), value))) for name, value in values.items()]
+            return Made("_codec.ordered(", pairs, ")")
         case "typeddict" | "keywords":
             return Made("{", [(f"{literal(name)}: ", value) for name, value in values.items()], "}")
         case "partial":
-            return Made("_codec.partial(", [("", Text(symbol)), *(("", value) for value in values.values())], ")")
+            given = [("", Text(scope.symbol(cls.symbol))), *(("", value) for value in values.values())]
+            return Made("_codec.partial(", given, ")")
         case "tuple":
             if len(values) == 1:  # the comma after it does not keep its brackets apart
                 return Made(Call("", tuple(values.values())), [], "")
@@ -279,11 +356,15 @@ def _abstract(scope: ModuleScope, cls: ir.Class) -> Abstract:
         for node in ir.nodes(one.type):
             used |= {*scope.sizes[node.cls]} - {*dict(node.ties)}
     values = {one.name: ex.abstract(scope, cls.id, one.type, one.default) for one in cls.fields}
-    blank = [("", Text(scope.symbol(cls.symbol))), *((f"{name}=", value) for name, value in values.items())]
+    given = [(f"{name}=", value) for name, value in values.items()]
     return Abstract(
         sizes=[local(size) for size in scope.sizes[cls.id]],
         defined=[known for dim, known in zip(definition_order(defined), _defined(cls), strict=True) if dim in used],
-        made=Made("_codec.blank(", blank, ")") if _is_attrs(cls) else _made(scope, cls, values),
+        made=(
+            Made("_codec.blank(", [("", Text(scope.symbol(cls.symbol))), *given], ")")
+            if _is_attrs(cls)
+            else _made(scope, cls, values)
+        ),
     )
 
 

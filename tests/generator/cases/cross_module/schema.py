@@ -17,4 +17,4 @@ class Run:
     step: Int32[Array, ""]
     params: Annotated[Params, Dims(...)]
     blocks: Annotated[list[other.Block], Length("n"), Dims("d_model")]
-    opt: Adam[other.Block]
+    opt: Annotated[Adam[other.Block], Dims(None)]

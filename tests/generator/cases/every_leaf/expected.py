@@ -251,7 +251,7 @@ def scales_abstract(d: int) -> _schema.Scales:
 
 
 class ForeignState(_TypedDict):
-    """State of Foreign( int32[],  Moments)."""
+    """State of Foreign."""
 
     count: _codec.Array0[_np.int32]
     mu: MomentsState
@@ -648,7 +648,7 @@ SCHEMA = _codec.schema(
  {"id": "tests.generator.cases.every_leaf.schema:Containers", "kind": "state", "dims": ["d", "k"], "fields": [
   {"key": "moments", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Moments"}},
   {"key": "scales", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Scales"}},
-  {"key": "foreign", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Foreign(count: int32[], mu: tests.generator.cases.every_leaf.schema:Moments)"}},
+  {"key": "foreign", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Foreign(count: int32[], mu: tests.generator.cases.every_leaf.schema:Moments(None))"}},
   {"key": "call", "type": {"kind": "partial", "func": "tests.generator.cases.every_leaf.schema:scaled", "args": {"kind": "tuple", "items": [{"kind": "array", "dtype": "float32", "dims": ["d"]}]}, "keywords": {"kind": "node", "cls": "builtins:dict(by: float32[])"}}},
   {"key": "pair", "type": {"kind": "tuple", "items": [{"kind": "array", "dtype": "float32", "dims": ["d"]}, {"kind": "tuple", "items": [{"kind": "scalar", "type": "int"}, {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Moments"}]}]}},
   {"key": "empty", "type": {"kind": "tuple", "items": []}},
@@ -668,7 +668,7 @@ SCHEMA = _codec.schema(
   {"key": "low", "type": {"kind": "array", "dtype": "float32", "dims": ["d"]}},
   {"key": "high", "type": {"kind": "scalar", "type": "float"}}
  ]},
- {"id": "tests.generator.cases.every_leaf.schema:Foreign(count: int32[], mu: tests.generator.cases.every_leaf.schema:Moments)", "symbol": "tests.generator.cases.every_leaf.schema:Foreign", "kind": "foreign", "dims": [], "fields": [
+ {"id": "tests.generator.cases.every_leaf.schema:Foreign(count: int32[], mu: tests.generator.cases.every_leaf.schema:Moments(None))", "symbol": "tests.generator.cases.every_leaf.schema:Foreign", "kind": "foreign", "dims": [], "fields": [
   {"key": "count", "type": {"kind": "array", "dtype": "int32", "dims": []}},
   {"key": "mu", "type": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Moments"}}
  ]},

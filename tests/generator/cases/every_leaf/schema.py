@@ -9,7 +9,7 @@ from jax import Array
 from jax.tree_util import Partial
 from jaxtyping import BFloat16, Bool, Complex64, Float8e4m3fn, Float32, Float64, Int4, Int32, Key, UInt8
 
-from treaty.schema import ArraySpec, Fields, field, state
+from treaty.schema import ArraySpec, Dims, Fields, field, state
 
 __treaty__ = "tests.generator.cases.every_leaf.expected"
 
@@ -66,16 +66,16 @@ class Leaves:
 
 @state
 class Containers:
-    moments: Moments
-    scales: Scales
-    foreign: Annotated[Foreign, Fields(count=Int32[Array, ""], mu=Moments)]
+    moments: Annotated[Moments, Dims(None)]
+    scales: Annotated[Scales, Dims(None)]
+    foreign: Annotated[Foreign, Fields(count=Int32[Array, ""], mu=Annotated[Moments, Dims(None)])]
     call: Annotated[Partial, Fields(func=scaled, args=(Float32[Array, "d"],), keywords={"by": Float32[Array, ""]})]
-    pair: tuple[Float32[Array, "d"], tuple[int, Moments]]
+    pair: Annotated[tuple[Float32[Array, "d"], tuple[int, Moments]], Dims(None)]
     empty: tuple[()]
     names: list[str]
     nested: dict[str, list[Float32[Array, "k"] | None]]
-    numbered: dict[int, Moments]
-    maybe_list: list[Moments] | None
+    numbered: Annotated[dict[int, Moments], Dims(None)]
+    maybe_list: Annotated[list[Moments] | None, Dims(None)]
     maybe_mode: Mode | None
     anything: Any
     shape: tuple[int, ...] = field(default=(), static=True)

@@ -16,7 +16,7 @@ from treaty.runtime import codec as _codec
 _float32 = _np.dtype("float32")
 _int32 = _np.dtype("int32")
 
-# Generic classes whose names are too long to be repeated.
+# Types whose names are too long to be repeated.
 Chain65949e8eType = _schema.Chain[_schema.Params, _schema.Params]
 Adam9e7c447fType = _schema.Adam[Chain65949e8eType]
 Adam7806208dType = _schema.Adam[Adam9e7c447fType]

@@ -30,7 +30,7 @@ class Adam(Generic[P]):
 
 @state
 class Chain(Generic[P, Q]):
-    first: Adam[P]
+    first: Annotated[Adam[P], Dims(None)]
     rest: tuple[Q, ...]
 
 
@@ -43,7 +43,7 @@ class Bounded(Generic[B]):
 class Train:
     params: Annotated[Params, Dims(...)]
     opt: Annotated[Chain[Params, Float32[Array, "d_out"]], Dims(...)]
-    other: Adam[tuple[Params, int]]
+    other: Annotated[Adam[tuple[Params, int]], Dims(None)]
 
 
 @state
