@@ -17,6 +17,7 @@ from treaty.runtime.directory import restore, verify
 
 EVERY: Final = os.environ.get("TREATY_FAULTS") == "every"
 WAYS: Final[tuple[How, ...]] = ("save", "save_async", "msgpack")
+_EACH: Final = [(how, old) for how in WAYS for old in (False, True)]
 _ROUND: Final = int(os.environ.get("TREATY_FAULTS_ROUND", "0"))  # of `python -m tests.faults`: other states in each
 OLD, NEW, NEXT = (3 * _ROUND + seed for seed in (1, 2, 3))
 _D_IN: Final = 16 + 8 * (_ROUND % 4)  # and of other sizes, so that a save makes more calls
@@ -32,7 +33,7 @@ def some(total: int, count: int) -> Sequence[int]:
 class Trial:
     """One place in a folder. With `old`, a checkpoint is there already."""
 
-    def __init__(self, saver: Saver, folder: Path, how: How, old: bool) -> None:
+    def __init__(self, saver: Saver, folder: Path, how: How, old: bool, d_in: int = _D_IN) -> None:
         self.saver = saver
         self.how = how
         self.folder = folder / "checkpoints"
@@ -41,9 +42,16 @@ class Trial:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         _sync(self.folder.parent)
+        if how == "linked":
+            base = self.saver.save(self.base, NEW, how="base", d_in=d_in)
+            assert base.ended == "saved", base.message
         self.before = OLD if old else None
         if old:
             assert self.save(OLD).ended == "saved"
+
+    @property
+    def base(self) -> Path:
+        return self.folder / "base"
 
     def save(self, seed: int, *, kill_at: int = 0, cut_at: int = 0, d_in: int = _D_IN) -> Outcome:
         where = self.folder.parent if cut_at else self.folder
@@ -73,6 +81,8 @@ class Trial:
             assert os.listdir(self.folder) == [self.path.name], moment
         else:
             assert len(os.listdir(self.path)) == 2, (moment, os.listdir(self.path))
+        if self.how == "linked":
+            verify(self.base)
 
     def committed(self, calls: Sequence[Call]) -> int | None:
         """The index of the call that commits, if it is among these."""
@@ -87,4 +97,7 @@ def _sync(folder: Path) -> None:
     os.close(descriptor)
 
 
+each_way = pytest.mark.parametrize(
+    ("how", "old"), [*_EACH, ("linked", True)], ids=lambda one: {False: "first", True: "overwriting"}.get(one, one)
+)
 both = pytest.mark.parametrize("old", [False, True], ids=["first", "overwriting"])

@@ -37,11 +37,13 @@ _CALLS: Final = {
     82: ("rename", ("path", "path")),
     83: ("mkdir", ("path",)),
     84: ("rmdir", ("path",)),
+    86: ("link", ("path", "path")),
     87: ("unlink", ("path",)),
     257: ("openat", ("at", "path")),
     258: ("mkdirat", ("at", "path")),
     263: ("unlinkat", ("at", "path")),
     264: ("renameat", ("at", "path", "at", "path")),
+    265: ("linkat", ("at", "path", "at", "path")),
     285: ("fallocate", ("fd",)),
     316: ("renameat2", ("at", "path", "at", "path")),
 }

@@ -38,9 +38,17 @@ def _convert(path: str, state: Any, to: str) -> None:
     convert(source, path, to_format=to, replace=True)
 
 
+def _save_base(path: str, state: Any) -> None:
+    """With other rows above, so that some chunks of the state are as in here, and some are not."""
+    state.kernel[0] = 0
+    save(path, state)
+
+
 _SAVES: Final[dict[str, Callable[[str, Any], None]]] = {
     "save": save,
     "save_async": lambda path, state: save_async(path, state).result(),
+    "base": _save_base,
+    "linked": lambda path, state: save(path, state, base=f"{os.path.dirname(os.path.dirname(path))}/base"),
     "msgpack": treaty.runtime.save,
     "safetensors": treaty.runtime.save,
     "shards": lambda path, state: treaty.runtime.save(path, state, max_shard_bytes=512),

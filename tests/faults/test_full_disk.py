@@ -3,21 +3,18 @@
 import os
 from pathlib import Path
 
-import pytest
-
-from tests.faults.places import NEW, WAYS, Trial, both, some
+from tests.faults.places import NEW, Trial, each_way, some
 from tests.faults.saver import How, Saver
 
 PAGE = os.sysconf("SC_PAGESIZE")
 
 
-@both
-@pytest.mark.parametrize("how", WAYS)
+@each_way
 def test_a_full_disk_leaves_the_last_committed_checkpoint(how: How, old: bool, saver: Saver, full_disk: Path) -> None:
     failed = 0
     moments = some(_pages_needed(saver, full_disk, how), 4)
     for pages in moments:
-        trial = Trial(saver, full_disk, how, old)
+        trial = Trial(saver, full_disk, how, old, d_in=64)
         filler = full_disk / "filler"
         filler.write_bytes(bytes(_free(full_disk) - (pages - 1) * PAGE))
         outcome = trial.save(NEW, d_in=64)
@@ -32,8 +29,9 @@ def test_a_full_disk_leaves_the_last_committed_checkpoint(how: How, old: bool, s
 
 
 def _pages_needed(saver: Saver, full_disk: Path, how: How) -> int:
+    trial = Trial(saver, full_disk, how, old=False, d_in=64)
     free = _free(full_disk)
-    assert Trial(saver, full_disk, how, old=False).save(NEW, d_in=64).ended == "saved"
+    assert trial.save(NEW, d_in=64).ended == "saved"
     return (free - _free(full_disk)) // PAGE + 1
 
 

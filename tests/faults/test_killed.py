@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.faults.places import NEW, WAYS, Trial, both, some
+from tests.faults.places import NEW, Trial, each_way, some
 from tests.faults.saver import How, Saver
 
 
-@both
-@pytest.mark.parametrize("how", WAYS)
+@each_way
 def test_a_killed_save_leaves_the_last_committed_checkpoint(how: How, old: bool, saver: Saver, tmp_path: Path) -> None:
     total = len(Trial(saver, tmp_path, how, old).save(NEW).calls)
     for moment in some(total, 6):

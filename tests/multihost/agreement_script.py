@@ -256,7 +256,7 @@ def interrupted(path: Path) -> None:
     """Control-C while waiting for a process that does not come."""
     save(path, state(1))
     waiting = threading.Event()
-    real = _processes._Patience.pause
+    real = _processes.Patience.pause
 
     def pause(self: Any) -> bool:
         waiting.set()
@@ -267,15 +267,51 @@ def interrupted(path: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     if ME == 0:
-        vars(_processes)["_Patience"].pause = pause
+        vars(_processes)["Patience"].pause = pause
         threading.Thread(target=interrupt).start()
         fails("KeyboardInterrupt", save, path, state(2))
-        vars(_processes)["_Patience"].pause = real
+        vars(_processes)["Patience"].pause = real
     meet()
     if ME != 0:
         fails(f"the save of {path} failed on process 0: it was interrupted", save, path, state(2))
     save(path, state(3))
     is_step(path, 3)
+
+
+def begun_while_another_waits(path: Path) -> None:
+    """A save that begins does not take away the answer that one in the background still waits for."""
+    waiting, begun = threading.Event(), threading.Event()
+    together: Any = _processes.Together
+    real = together._take_over
+
+    def take_over(self: Any) -> Any:
+        if self._is_told:  # its part is done, and it waits for the commit
+            waiting.set()
+            assert begun.wait(60)
+        return real(self)
+
+    if ME == 1:
+        together._take_over = take_over
+        handle = save_async(path, state(1), timeout=20)
+        assert waiting.wait(60)
+        meet()
+        said = CLIENT.blocking_key_value_get(_over_key(), 60_000)  # process 0 has committed, and told this one
+        assert said == "{}", said
+        _processes.team()  # as the next save begins
+        begun.set()
+        handle.result(60)
+        together._take_over = real
+    else:
+        handle = save_async(path, state(1), timeout=20)
+        meet()
+        handle.result()
+        _processes.team()
+    is_step(path, 1)
+
+
+def _over_key() -> str:
+    session = vars(_processes)["_session"]
+    return f"treaty/save/{session.taken + session.skipped - 1}/over/{ME}"
 
 
 def random_failures(path: Path) -> None:
@@ -354,6 +390,7 @@ SCENARIOS = [
     pipeline,
     one_that_does_not_come,
     interrupted,
+    begun_while_another_waits,
     random_failures,
     nothing_left,
 ]

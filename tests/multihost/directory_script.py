@@ -79,6 +79,13 @@ def do_save(path: Path, seed: int) -> None:
     save(path, value, metadata={"processes": jax.process_count()})
 
 
+def do_save_twice(path: Path, seed: int) -> None:
+    """Two steps with the same arrays; each process links what it would write."""
+    value = spread(shared(seed))
+    save(path / "1", value)
+    save(path / "2", value, base=path / "1")
+
+
 def do_save_async(path: Path, seed: int) -> None:
     handles = [save_async(path, spread(shared(seed + i))) for i in (-1, 0)]
     for handle in handles:
@@ -146,6 +153,7 @@ def do_disagree(path: Path, seed: int) -> None:
 
 ACTIONS = {
     "save": do_save,
+    "save_twice": do_save_twice,
     "save_async": do_save_async,
     "restore": do_restore,
     "die": do_die,

@@ -16,6 +16,12 @@ def start(count: int, *actions: str) -> list[subprocess.CompletedProcess[str]]:
     return complete([sys.executable, "-m", "tests.multihost.directory_script"], *actions, count=count)
 
 
+def chunks_of(path: Path) -> dict[str, int]:
+    """Which file each chunk is."""
+    found = [file for file in path.glob("data-*/*/*") if file.name.startswith("c.")]
+    return {f"{file.parent.name}/{file.name}": file.stat().st_ino for file in found}
+
+
 def run(count: int, *actions: str) -> list[str]:
     """What all processes printed, who must all end well."""
     done = start(count, *actions)
@@ -26,11 +32,15 @@ def run(count: int, *actions: str) -> list[str]:
 
 def test_any_number_of_processes_restores_what_any_number_saved(tmp_path: Path) -> None:
     two, three, four = (tmp_path / name for name in ("two", "three", "four"))
-    run(2, f"save:2:{two}")
+    run(2, f"save:2:{two}", f"save_twice:5:{tmp_path}/steps")
     run(3, f"restore:2:{two}", f"save:3:{three}")
     run(4, f"restore:3:{three}", f"restore:2:{two}", f"save:4:{four}")
     save(tmp_path / "one", shared(1))
     run(2, f"restore:4:{four}", f"restore:1:{tmp_path / 'one'}")
+    first, second = (chunks_of(tmp_path / "steps" / step) for step in "12")
+    assert first == second
+    assert bits(restore(tmp_path / "steps" / "2", Train)) == bits(shared(5))
+    verify(tmp_path / "steps" / "2")
     for count, path in ((2, two), (3, three), (4, four)):
         assert inspect(path).metadata == {"processes": count}
         assert bits(restore(path, Train)) == bits(shared(count))

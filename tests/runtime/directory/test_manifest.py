@@ -75,7 +75,7 @@ ATTACKS: dict[str, Callable[[Any], Any]] = {
     "a schema without its root": lambda data: data["schema"].update(root="nowhere:Nothing"),
     "a list": lambda data: [data],
     "another kind of file": lambda data: data.update(treaty="file"),
-    "a later version": lambda data: data.update(version=2),
+    "a later version": lambda data: data.update(version=3),
 }
 
 
@@ -153,8 +153,8 @@ def test_deep_nesting_is_refused() -> None:
 
 def test_a_later_version_says_so(checkpoint: Path) -> None:
     manifest = checkpoint / "treaty.json"
-    manifest.write_bytes(forged(manifest.read_bytes(), lambda data: data.update(version=2)))
-    newer = r"checkpoint: written by a newer Treaty \(directory format 2, this one reads up to 1\); upgrade treaty$"
+    manifest.write_bytes(forged(manifest.read_bytes(), lambda data: data.update(version=3)))
+    newer = r"checkpoint: written by a newer Treaty \(directory format 3, this one reads up to 2\); upgrade treaty$"
     readers: list[Callable[[Path], Any]] = [inspect, verify, lambda path: restore(path, Train)]
     for read in readers:
         with pytest.raises(NewerFormatError, match=newer):
@@ -259,7 +259,7 @@ def test_chunks_divide_the_array_and_are_numbered_in_order(shape: list[int], ite
         count *= axis
     if count < 2000:
         leaf = Leaf((), "uint8", tuple(shape), chunks=chunks, checksums=("0" * 16,) * count)
-        assert [chunk_number(leaf, start) for start, _, _ in chunk_starts(leaf)] == list(range(count))
+        assert [chunk_number(leaf, start) for start, *_ in chunk_starts(leaf)] == list(range(count))
 
 
 def test_chunks_are_as_large_as_the_limit_allows() -> None:

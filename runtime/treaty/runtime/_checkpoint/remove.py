@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError, cannot, storing
@@ -42,7 +43,7 @@ def remove(path: AnyPath) -> None:
         if not left or os.path.lexists(place):
             _remove(place, text)
         for one in left:
-            _delete(one)
+            delete_aside(one)
 
 
 def _remove(place: Path, text: str) -> None:
@@ -65,7 +66,16 @@ def _removed_by_format(path: str) -> bool:
 
 
 def _remove_directory(place: Path, text: str) -> None:
+    aside = set_aside(place, text)
+    assert aside is not None
+    delete_aside(aside)
+
+
+def set_aside(place: Path, text: str, wanted: Callable[[], bool] = lambda: True) -> Path | None:
+    """Take what makes a directory a checkpoint: its name. Asked while nobody writes there, `wanted` may still say no."""
     with locked_directory(place):
+        if not wanted():
+            return None
         _require_own(place, text)
         aside = place.with_name(f".{place.name[:40]}.{secrets.token_hex(6)}.removed")
         os.rename(place, aside)
@@ -75,7 +85,7 @@ def _remove_directory(place: Path, text: str) -> None:
             os.rename(aside, place)
             raise
         sync_directory(place.parent)
-        _delete(aside)
+    return aside
 
 
 def _require_own(folder: Path, text: str) -> None:
@@ -91,15 +101,22 @@ def _require_own(folder: Path, text: str) -> None:
 
 def _left_by_others(place: Path) -> list[Path]:
     """Directories that a `remove` of this name had renamed when it was killed."""
-    ours = re.compile(rf"\.{re.escape(place.name[:40])}\.[0-9a-f]{{12}}\.removed")
     try:
         names = os.listdir(place.parent)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [place.with_name(name) for name in names if ours.fullmatch(name)]
+    return [place.with_name(name) for name in names if name_before(name) == place.name[:40]]
 
 
-def _delete(aside: Path) -> None:
+def name_before(name: str) -> str | None:
+    """Of a directory that was set aside, the name that it had, or how that began."""
+    found = re.fullmatch(r"\.(.+)\.[0-9a-f]{12}\.removed", name, re.DOTALL)
+    return None if found is None else found[1]
+
+
+def delete_aside(aside: Path) -> None:
+    """Delete what was set aside. Called again, it goes on where it was killed."""
+
     def tell(_: object, path: str, error: tuple[type[BaseException], BaseException, object]) -> None:
         if isinstance(error[1], OSError) and not isinstance(error[1], FileNotFoundError):
             raise cannot("remove", path, error[1]) from error[1]

@@ -40,7 +40,10 @@ def restore(
 
     That is what `save` wrote, or a file of Flax, safetensors or np.savez, a folder of safetensors, or a directory of Orbax
     (an item, a step, or a CheckpointManager's, of which the last committed step is taken) or eformer: what lies there says
-    what it is. `keymap` says which of the stored names are which fields; `dims` are also sizes that it may need.
+    what it is. `keymap` says which of the stored names are which fields, and may need `dims` too.
+
+    Sizes have to be those of the template, or `dims`: sizes of the dims of `cls`. Without either they are what the data says,
+    and a checkpoint of a narrower model is as good; the log `treaty` then tells which were taken.
 
     Fields of jax.Array get jax arrays, `into="numpy"` keeps all on the host. `at` is the path of a subtree that `cls`
     describes (`"params"`, `"blocks[3].up"`), or a list of paths that are to be read while the rest is left. `mesh` with

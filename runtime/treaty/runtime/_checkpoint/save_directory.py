@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from treaty.runtime._checkpoint.save import save_as, save_later
+from treaty.runtime._checkpoint.save import as_text, save_as, save_later
 from treaty.runtime._process.background import SaveHandle
 from treaty.runtime._process.team import PATIENCE
 from treaty.runtime._storage.paths import AnyPath, path_or_url
@@ -17,14 +17,17 @@ def save(
     *,
     cls: Any = None,
     metadata: Mapping[str, Any] | None = None,
+    base: "AnyPath | None" = None,
     timeout: float = PATIENCE,
 ) -> None:
     """Write a checkpoint, and return when it is committed. An earlier one at `path` stays until then.
 
     Every process of a distributed program calls this with the same path and state, and waits for the others for
-    `timeout` seconds. `metadata` is anything that JSON holds.
+    `timeout` seconds. `metadata` is anything that JSON holds. Of what `base`, an earlier checkpoint in a directory, has in the
+    same bytes, the new one has hard links.
     """
-    save_as(FORMATS[DEFAULT], path_or_url(path)[0], state, cls, None, Writing(metadata=metadata or {}), timeout)
+    writing = Writing(metadata=metadata or {}, base=as_text(base))
+    save_as(FORMATS[DEFAULT], path_or_url(path)[0], state, cls, None, writing, timeout)
 
 
 def save_async(
@@ -33,10 +36,12 @@ def save_async(
     *,
     cls: Any = None,
     metadata: Mapping[str, Any] | None = None,
+    base: "AnyPath | None" = None,
     timeout: float = PATIENCE,
 ) -> SaveHandle:
     """Like `save`, but return as soon as the state may change, or be donated: arrays of numpy and of accelerators are copied.
 
     That waits until the save before it is finished: so long are its arrays held, and they are not held twice.
     """
-    return save_later(FORMATS[DEFAULT], path_or_url(path)[0], state, cls, Writing(metadata=metadata or {}), timeout)
+    writing = Writing(metadata=metadata or {}, base=as_text(base))
+    return save_later(FORMATS[DEFAULT], path_or_url(path)[0], state, cls, writing, timeout)

@@ -22,8 +22,12 @@ _lock = threading.Lock()  # for these two, never while something is waited for
 class SaveHandle:
     """A save under way. A failure that nobody asks for is told on standard error when the interpreter exits."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(
+        self, where: str, work: Callable[[], None] | None = None, then: Callable[[], None] | None = None
+    ) -> None:
         self.where = where
+        self._work = work
+        self._then = then  # what this thread does when the save has ended, and nobody waits for it
         self._finished = Latch()
         self._error: BaseException | None = None
 
@@ -41,11 +45,19 @@ class SaveHandle:
         if self._error is not None:
             raise self._error
 
-    def _run(self, work: Callable[[], None], before: "SaveHandle | None") -> None:
+    def failure(self) -> BaseException | None:
+        """Wait for the save, and give what made it fail; it is not taken as told by that."""
+        self._finished.wait()
+        return self._error
+
+    def _run(self, before: "SaveHandle | None") -> None:
         if before is not None:
             before._finished.wait()
+        work, self._work = self._work, None
+        assert work is not None
         try:
             work()
+            del work  # and with it the arrays
         except BaseException as error:
             del work, before
             _forget(error)
@@ -54,6 +66,8 @@ class SaveHandle:
                 _unseen.append(self)
         finally:
             self._finished.set()
+        if self._then is not None:
+            self._then()
 
 
 def wait_for_earlier() -> None:
@@ -64,17 +78,17 @@ def wait_for_earlier() -> None:
 
 
 @uninterrupted
-def begin(where: str, work: Callable[[], None]) -> SaveHandle:
+def begin(where: str, work: Callable[[], None], then: Callable[[], None] | None = None) -> SaveHandle:
     """Start a save, after the last one that another thread may have started meanwhile."""
     global _last
-    handle = SaveHandle(where)
+    handle = SaveHandle(where, work, then)
     with _lock:
         before, _last = _last, handle
     if before is not None and before.done():
         before = None
     # Not a daemon, also where a daemon asks for it: the interpreter waits for it.
-    if not _started(threading.Thread(target=handle._run, args=(work, before), name="treaty-save", daemon=False)):
-        handle._run(work, before)
+    if not _started(threading.Thread(target=handle._run, args=(before,), name="treaty-save", daemon=False)):
+        handle._run(before)
     return handle
 
 

@@ -116,7 +116,7 @@ class _Session:
         self.client = client
         self.taken = 0
         self.skipped = 0  # saves that the others made, and gave up, without this process
-        self.unread: list[str] = []  # saves whose end this process did not wait for
+        self.unread: set[str] = set()  # saves to whose end this process no longer listens
         self.has_left = False
         self.process = os.getpid()
 
@@ -157,7 +157,7 @@ class Together:
             if self.index == 0:
                 self._conclude({"error": words})
             else:
-                self._session.unread.append(self._prefix)
+                self._session.unread.add(self._prefix)
                 self._set(f"done/{self.index}", {"error": _text(error)})
 
     def begin(self, opening: Mapping[str, Any]) -> None:
@@ -166,8 +166,8 @@ class Together:
         self._set("begin", opening)
 
     def collect(self) -> Mapping[int, Any]:
-        patience = _Patience(self._timeout)
-        leaving: _Patience | None = None
+        patience = Patience(self._timeout)
+        leaving: Patience | None = None
         while True:
             self._late = {}
             answers = self._answers()
@@ -178,7 +178,7 @@ class Together:
             if not patience.pause():
                 raise self.failure(f"expected {_named(missing)} to be done within {self._timeout:g} s, got no answer")
             gone = [peer for peer in missing if peer in self._left()]
-            leaving = (leaving or _Patience(LAST_WORDS)) if gone else None
+            leaving = (leaving or Patience(LAST_WORDS)) if gone else None
             if leaving is not None and leaving.is_over:
                 raise self.failure(f"expected an answer of {_named(gone)}, got none: it has exited")
 
@@ -187,13 +187,13 @@ class Together:
         self._conclude({})
 
     def opening(self, mine: list[str]) -> Any:
-        patience = _Patience(self._timeout)
+        patience = Patience(self._timeout)
         while True:
             over = self._take_over()
             if over is not None and over.get("late", mine) != mine:
                 # The others waited for this process in vain, in a save that it never made: this one comes after that.
                 self._session.skipped += 1
-                patience = _Patience(self._timeout)
+                patience = Patience(self._timeout)
                 continue
             if over is not None:
                 self._raise(over)
@@ -208,14 +208,16 @@ class Together:
         self._set(f"done/{self.index}", answer)
 
     def wait(self) -> None:
-        patience = _Patience(self._timeout)
-        self._session.unread.append(self._prefix)
-        while (over := self._take_over()) is None:
-            if not patience.pause():
-                raise self.failure(
-                    f"expected an answer of process 0 within {self._timeout:g} s, got none; it may still commit"
-                )
-        self._session.unread.remove(self._prefix)
+        patience = Patience(self._timeout)
+        try:
+            while (over := self._take_over()) is None:
+                if not patience.pause():
+                    raise self.failure(
+                        f"expected an answer of process 0 within {self._timeout:g} s, got none; it may still commit"
+                    )
+        except BaseException:
+            self._session.unread.add(self._prefix)  # and not before: the next save takes away what is in there
+            raise
         self._raise(over)
 
     def check(self, *, now: bool = False) -> None:
@@ -281,7 +283,7 @@ class Together:
             if came is not None:
                 self._forget(prefix)
             if came is not None or said is None:
-                self._session.unread.remove(prefix)
+                self._session.unread.discard(prefix)
 
     def _raise(self, over: Mapping[str, Any]) -> None:
         if "error" in over:
@@ -296,12 +298,7 @@ class Together:
         return None if text is None else json.loads(text)
 
     def _look(self, key: str) -> Any:
-        try:
-            return self._client.key_value_try_get(key)
-        except jax.errors.JaxRuntimeError as error:
-            if "NOT_FOUND" in str(error):
-                return None
-            raise self._unheard(error) from error
+        return self._call(look, self._client, key)
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
@@ -313,7 +310,7 @@ class Together:
         return self.failure(f"expected an answer of JAX's coordinator, got {_text(error)}")
 
 
-class _Patience:
+class Patience:
     """Pauses that grow with the time that has passed, up to a limit. A call that was interrupted ends in one of them."""
 
     def __init__(self, seconds: float) -> None:
@@ -343,17 +340,23 @@ _lock = Lock()
 
 
 def _take_turn() -> tuple[_Session, int]:
+    found = _present_session()
+    with _lock:
+        turn = found.taken
+        found.taken += 1
+    if found.has_left:
+        found.has_left = False
+        found.client.key_value_delete(f"{_LEFT}/{jax.process_index()}")
+    return found, turn
+
+
+def _present_session() -> _Session:
     global _session
-    client = _client()
+    client = _client_of_runtime()
     with _lock:
         if _session is None or _session.client is not client:  # the runtime was started anew, and so are the numbers
             _session = _Session(client)
-        turn = _session.taken
-        _session.taken += 1
-    if _session.has_left:
-        _session.has_left = False
-        client.key_value_delete(f"{_LEFT}/{jax.process_index()}")
-    return _session, turn
+        return _session
 
 
 @atexit.register
@@ -366,7 +369,27 @@ def _leave() -> None:
             _session.client.key_value_set(f"{_LEFT}/{jax.process_index()}", "", allow_overwrite=True)
 
 
-def _client() -> Any:
+def look(client: Any, key: str) -> Any:
+    """What is at a key of the store, if something is."""
+    try:
+        return client.key_value_try_get(key)
+    except jax.errors.JaxRuntimeError as error:
+        if "NOT_FOUND" in str(error):
+            return None
+        raise
+
+
+def has_left(client: Any, peer: int) -> bool:
+    """Whether a process has said that it exits."""
+    return look(client, f"{_LEFT}/{peer}") is not None
+
+
+def member() -> Any:
+    """The client of one who takes part: that it exits will be told."""
+    return _present_session().client
+
+
+def _client_of_runtime() -> Any:
     client = _client_or_none()
     if client is None:
         raise TreatyError("saving from several processes needs jax.distributed.initialize() in each of them")

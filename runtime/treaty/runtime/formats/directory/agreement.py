@@ -15,12 +15,13 @@ from attrs import evolve
 from treaty.runtime._errors import show_keys
 from treaty.runtime.formats import msgpack
 from treaty.runtime.formats.directory.checksum import checksum
+from treaty.runtime.formats.directory.compression import compressed
 from treaty.runtime.formats.directory.manifest import Leaf
-from treaty.runtime.formats.directory.plan import Pack, Piece, SavePlan, chunked, is_here, layout, on_host, sum_of
+from treaty.runtime.formats.directory.plan import Pack, Piece, SavePlan, array_digest, chunked, is_here, layout, on_host
 from treaty.schema import TreatyError
 
 Facts: TypeAlias = list[tuple[list[str], str]]  # what is said, of what
-Sums: TypeAlias = dict[int, dict[int, str]]  # leaf -> number of the chunk -> checksum
+Sums: TypeAlias = dict[int, dict[int, str]]  # leaf -> number of the chunk -> digest
 
 
 def facts_of(plan: SavePlan) -> Facts:
@@ -31,7 +32,7 @@ def facts_of(plan: SavePlan) -> Facts:
         *((["leaf", *leaf.path], _described(leaf, shard)) for leaf, shard in leaves),
         *((["dim", name], str(size)) for name, size in sorted(plan.dims.items())),
         *((["metadata", key], json.dumps(value, sort_keys=True)) for key, value in sorted(plan.metadata.items())),
-        (["layout"], layout()),
+        (["layout"], f"{layout()}{', compressed' if plan.compress else ''}"),
     ]
 
 
@@ -86,7 +87,7 @@ def settle(plan: SavePlan, order: Sequence[int], owners: Mapping[int, int]) -> S
     sums = {number_of[own]: found for own, found in plan.sums.items()}
     pieces, spare = moved(plan.pieces), moved(plan.spare)
     for number, owner in owners.items():
-        leaf = leaves[number] = chunked(leaves[number], plan.shards[own_of[number]])
+        leaf = leaves[number] = compressed(chunked(leaves[number], plan.shards[own_of[number]]), plan.compress)
         found = [piece for piece in spare if piece.leaf == number]
         if number in small:
             found.append(Piece(number, (0,) * len(leaf.shape), on_host(small.pop(number))))
@@ -147,5 +148,5 @@ def _at(of: tuple[str, ...]) -> str:
 def _value_sum(value: Any) -> str:
     held = on_host(value)
     if isinstance(held, (np.ndarray, jax.Array)):
-        return sum_of(np.asarray(held, np.dtype(held.dtype).newbyteorder("=")))
+        return array_digest(np.asarray(held, np.dtype(held.dtype).newbyteorder("=")))
     return checksum(msgpack.pack(held))

@@ -3,11 +3,11 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import product, repeat
 from typing import Any, Final
 
 from treaty.runtime._errors import show_keys
-from treaty.runtime.formats.directory.manifest import Leaf, Manifest
+from treaty.runtime.formats.directory.manifest import CODECS, Leaf, Manifest
 from treaty.schema.dtypes import BY_NAME
 
 SMALL_BYTES: Final = 2**20  # arrays below this share MessagePack files: one file each would cost more than its bytes
@@ -36,11 +36,12 @@ def chunk_shape(shape: Sequence[int], itemsize: int, limit: int) -> tuple[int, .
     return tuple(chunks)
 
 
-def chunk_starts(leaf: Leaf) -> Iterator[tuple[Start, str, str]]:
-    """(first element, file name, checksum) of every chunk, in row-major order."""
-    for index, checksum in zip(product(*map(range, leaf.grid)), leaf.checksums, strict=True):
+def chunk_starts(leaf: Leaf) -> Iterator[tuple[Start, str, str, int]]:
+    """(first element, file name, checksum, bytes of the file) of every chunk, in row-major order."""
+    sizes = leaf.sizes or repeat(leaf.chunk_bytes, len(leaf.checksums))
+    for index, checksum, size in zip(product(*map(range, leaf.grid)), leaf.checksums, sizes, strict=True):
         start = tuple(i * chunk for i, chunk in zip(index, leaf.chunks, strict=True))
-        yield start, chunk_name(index), checksum
+        yield start, chunk_name(index), checksum, size
 
 
 def chunk_name(index: Sequence[int]) -> str:
@@ -67,7 +68,7 @@ def array_metadata(leaf: Leaf) -> dict[str, Any]:
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(leaf.chunks)}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
         "fill_value": _zero(name),
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, *_compression(leaf.codec, name)],
         "attributes": {"treaty": {"path": show_keys(leaf.path), "dtype": leaf.dtype}},
     }
 
@@ -87,8 +88,16 @@ def sizes_of(manifest: Manifest) -> Iterator[tuple[str, int]]:
         yield file.name, file.size
     for number, leaf in enumerate(manifest.leaves):
         if leaf.is_chunked:
-            for _, chunk, _ in chunk_starts(leaf):
-                yield f"{number}/{chunk}", leaf.chunk_bytes
+            for _, chunk, _, size in chunk_starts(leaf):
+                yield f"{number}/{chunk}", size
+
+
+def _compression(codec: str | None, name: str) -> list[dict[str, Any]]:
+    if codec is None:
+        return []
+    size = BY_NAME[name].itemsize
+    settings = {"cname": "zstd", "clevel": 1, "shuffle": CODECS[codec], "typesize": size, "blocksize": 0}
+    return [{"name": "blosc", "configuration": settings}]
 
 
 def _zero(name: str) -> Any:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from treaty.schema import Schema
 
 NAME: Final = "treaty.json"
-VERSION: Final = 1
+VERSION: Final = 2  # of checkpoints that have compressed chunks; of others 1
+CODECS: Final = {"zstd": "noshuffle", "zstd-shuffle": "shuffle", "zstd-bitshuffle": "bitshuffle"}  # with Blosc's words
 REMOVED: Final = b'{"treaty":"removed"'  # how what is in a manifest's place begins while a store removes its data
 VALUES: Final = "values.msgpack"
 DATA: Final = re.compile(r"data-[0-9a-f]{16}\Z")
@@ -35,9 +36,14 @@ _HEAD: Final = re.compile(rb'{"treaty":"directory","version":[1-9][0-9]{0,8},"da
 _TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
 _TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
 _KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
+_OVERHEAD: Final = 16  # bytes that a compressed chunk may be longer
 _MORE: Final = "more"  # where later writers put what a reader may ignore
 _REVISIONS: Final = "revisions"  # in there
-_LEAF: Final = {"path", "dtype", "shape", "file", "chunks", "checksums", "int"}
+_UPPER: Final = "upper"  # in there
+_STEP: Final = "step"  # in there, of a manager's; last of all, so that it is found from the end
+_CHUNKED: Final = {"path", "dtype", "shape", "chunks", "checksums"}
+_COMPRESSED: Final = {*_CHUNKED, "codec", "sizes"}
+_LEAF: Final = {*_CHUNKED, "file", "int"}
 _FILE: Final = {"name", "size", "checksum"}
 _IN_FILE: Final = {"path", "dtype", "shape", "file"}
 _At = str | tuple[str, ...]  # a place in the manifest, or the path of a leaf
@@ -61,6 +67,8 @@ class Leaf(NamedTuple):
     chunks: tuple[int, ...] = ()
     checksums: tuple[str, ...] = ()  # of the chunks, in row-major order
     is_hex: bool = False  # an int that MessagePack has no room for, stored as text
+    codec: str | None = None  # of the chunks, if they are compressed
+    sizes: tuple[int, ...] = ()  # of the chunks' files, if they are compressed
 
     @property
     def is_chunked(self) -> bool:
@@ -74,6 +82,11 @@ class Leaf(NamedTuple):
     @property
     def chunk_bytes(self) -> int:
         return 0 if self.dtype is None else math.prod(self.chunks) * _ITEMSIZE[self.dtype]
+
+    @property
+    def stored_bytes(self) -> int:
+        """What it takes on the disk."""
+        return sum(self.sizes) if self.sizes else self.nbytes
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -91,11 +104,14 @@ class Manifest(NamedTuple):
     files: tuple[File, ...]
     leaves: tuple[Leaf, ...]
     revisions: Mapping[str, int] = {}  # of the classes of the schema, by symbol, as far as they were locked
+    # What XXH3 with 128 bits has above a checksum: of a file by its name, of the chunks of a leaf by its number.
+    upper: Mapping[str, Sequence[str]] = {}
+    step: Mapping[str, Any] = {}  # what a manager notes of it; not read with the rest
 
     def to_bytes(self) -> bytes:
         body: dict[str, Any] = {
             "treaty": "directory",
-            "version": VERSION,
+            "version": VERSION if any(leaf.codec for leaf in self.leaves) else 1,
             "data": self.data,
             "schema": json.loads(self.schema.to_json()),
             "digest": self.schema.digest,
@@ -104,8 +120,11 @@ class Manifest(NamedTuple):
             "files": [{"name": one.name, "size": one.size, "checksum": one.checksum} for one in self.files],
             "leaves": [_leaf_to_data(leaf) for leaf in self.leaves],
         }
-        if self.revisions:
-            body[_MORE] = {_REVISIONS: dict(self.revisions)}
+        more: dict[str, Any] = {_REVISIONS: dict(self.revisions), _UPPER: dict(self.upper), _STEP: dict(self.step)}
+        if self.step:
+            more[_STEP]["nbytes"] = sum(leaf.nbytes for leaf in self.leaves)
+        if any(more.values()):
+            body[_MORE] = {name: one for name, one in more.items() if one}
         text = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()[:-1]
         return text + f',"checksum":"{checksum(text)}"}}\n'.encode()
 
@@ -128,8 +147,17 @@ def parse(content: bytes, where: str) -> Manifest:
     """A manifest from its bytes, or a CorruptCheckpointError that says what is wrong at `where`."""
     found = parse_contents(content, where)
     name = found.parser.matching(found.data["data"], DATA, "data")
-    revisions = _revisions(found.data.get(_MORE))
-    return Manifest(name, found.schema(), found.dims, found.metadata, found.files, found.leaves, revisions)
+    more = found.data.get(_MORE)
+    return Manifest(
+        name,
+        found.schema(),
+        found.dims,
+        found.metadata,
+        found.files,
+        found.leaves,
+        _revisions(more),
+        upper_of(found.data),
+    )
 
 
 def parse_contents(content: bytes, where: str) -> Contents:
@@ -152,9 +180,29 @@ def data_of(content: bytes) -> str | None:
     return None if head is None else head[1].decode()
 
 
+def step_of(content: bytes) -> Mapping[str, Any] | None:
+    """What a manager noted of a step, without reading the rest; empty where none did, and None of a damaged manifest."""
+    try:
+        _Parser("").check_sum(content)
+        start, end = content.rfind(f',"{_MORE}":'.encode()), _TRAILER.search(content, len(content) - _TRAILER_SIZE)
+        assert end is not None  # of what has a checksum
+        more = (
+            json.loads(content[start : end.start()].partition(b":")[2], parse_constant=_no_constant)
+            if start >= 0
+            else {}
+        )
+    except CorruptCheckpointError:
+        return None
+    except (ValueError, RecursionError):  # of a later version, or text that looks like it
+        return {}
+    found = more.get(_STEP) if type(more) is dict else None
+    return found if type(found) is dict else {}
+
+
 class _Parser:
     def __init__(self, where: str) -> None:
         self.where = where
+        self.members = _LEAF
 
     def wrong(self, expected: str, got: object, at: _At) -> NoReturn:
         at = at if isinstance(at, str) else show_keys(at)
@@ -179,8 +227,9 @@ class _Parser:
         version = data.get("version")
         if type(version) is int and version > VERSION:
             raise NewerFormatError(self.where, f"directory format {version}, this one reads up to {VERSION}")
-        if version != VERSION:
-            self.wrong(f"directory format {VERSION}", version, "the manifest")
+        if type(version) is not int or version < 1:
+            self.wrong(f"directory format 1 to {VERSION}", version, "the manifest")
+        self.members = _LEAF if version == 1 else _LEAF | _COMPRESSED
         self.known(data, _KEYS | {_MORE}, "the manifest")
         if missing := _KEYS - data.keys():
             self.wrong(f"the keys {', '.join(sorted(_KEYS))}", f"no {', '.join(sorted(missing))}", "the manifest")
@@ -213,11 +262,11 @@ class _Parser:
         path = tuple(self.items(data.get("path"), "a leaf's path"))
         if not _all(str, path):
             self.wrong("strings", path, "a leaf's path")
-        self.known(data, _LEAF, path)
+        self.known(data, self.members, path)
         keys = data.keys()
         if keys == {"path", "file"} or (keys == {"path", "file", "int"} and data["int"] == "hex"):
             return Leaf(path, file=self.count(data["file"], path), is_hex="int" in keys)
-        if keys not in (_IN_FILE, {"path", "dtype", "shape", "chunks", "checksums"}):
+        if keys not in (_IN_FILE, _CHUNKED, _COMPRESSED):
             self.wrong("a leaf", f"the keys {', '.join(sorted(data))}", path)
         if type(data["dtype"]) is not str or data["dtype"] not in BY_NAME:
             self.wrong("a dtype", data["dtype"], path)
@@ -236,7 +285,15 @@ class _Parser:
         leaf = Leaf(path, data["dtype"], shape, chunks=chunks, checksums=sums)
         if len(sums) != math.prod(leaf.grid) or not all(map(is_checksum, sums)):
             self.wrong(f"{math.prod(leaf.grid)} checksums", len(sums), path)
-        return leaf
+        return leaf if "codec" not in data else self.compressed(leaf, data["codec"], data["sizes"])
+
+    def compressed(self, leaf: Leaf, codec: Any, sizes: Any) -> Leaf:
+        if type(codec) is not str or codec not in CODECS:
+            self.wrong(f"a codec of {', '.join(CODECS)}", codec, leaf.path)
+        found = tuple(self.count(size, leaf.path) for size in self.items(sizes, leaf.path))
+        if len(found) != len(leaf.checksums) or max(found) > leaf.chunk_bytes + _OVERHEAD:
+            self.wrong(f"{len(leaf.checksums)} sizes of {leaf.chunk_bytes} bytes at most", list(found), leaf.path)
+        return leaf._replace(codec=codec, sizes=found)
 
     def file(self, data: Any) -> File:
         if type(data) is dict:
@@ -318,6 +375,15 @@ def _revisions(more: Any) -> dict[str, int]:
     return said if type(said) is dict and _all(int, list(said.values())) else {}
 
 
+def upper_of(data: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The upper halves of the checksums that a manifest has; as for revisions, what is not as it should be is left aside."""
+    more = data.get(_MORE)
+    said = more.get(_UPPER) if type(more) is dict else None
+    if type(said) is not dict or not _all(list, list(said.values())):
+        return {}
+    return said if all(map(is_checksum, chain.from_iterable(said.values()))) else {}
+
+
 def _leaf_to_data(leaf: Leaf) -> dict[str, Any]:
     if leaf.dtype is None:
         return {"path": leaf.path, "file": leaf.file, **({"int": "hex"} if leaf.is_hex else {})}
@@ -329,6 +395,7 @@ def _leaf_to_data(leaf: Leaf) -> dict[str, Any]:
         "shape": leaf.shape,
         "chunks": leaf.chunks,
         "checksums": leaf.checksums,
+        **({} if leaf.codec is None else {"codec": leaf.codec, "sizes": leaf.sizes}),
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from treaty.runtime.formats.directory.checksum import checksum
+from treaty.runtime.formats.directory.manifest import DATA
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PROCESSES: Final = "/proc/self/ns/pid"  # a number means the same process only within one of these
@@ -30,7 +31,7 @@ def release_name(name: str) -> None:
 
 def is_dead(name: str) -> bool:
     """Whether it is certain that no save will commit this data any more."""
-    if name.removeprefix("data-")[:6] != _machine():
+    if not is_here(name):
         return False
     process = int(name.removeprefix("data-")[6:12], 16)
     if process == os.getpid() & 0xFFFFFF:
@@ -42,6 +43,15 @@ def is_dead(name: str) -> bool:
     except (PermissionError, OverflowError):
         return False
     return False
+
+
+def is_here(name: str) -> bool:
+    """Whether its process is, or was, one of this machine."""
+    return name.removeprefix("data-")[:6] == _machine()
+
+
+def is_name(text: str) -> bool:
+    return DATA.match(text) is not None
 
 
 @cache

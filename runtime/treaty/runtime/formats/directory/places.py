@@ -290,6 +290,25 @@ class Local:
             self._lock = -1
 
 
+def is_abandoned(folder: Path) -> bool:
+    """Whether a directory holds nothing but what saves have left of which none can be committed any more."""
+    try:
+        names = [name for name in os.listdir(folder) if not is_stray(name)]
+        now = folder.stat().st_mtime if not names else _clock(folder.parent)
+    except OSError:
+        return False
+    ours = all(DATA.match(name) or _LEFTOVER.match(name) for name in names)
+    return ours and all(
+        (DATA.match(name) and owner.is_dead(name)) or _newest(folder / name) < now - GRACE for name in names
+    )
+
+
+def _clock(folder: Path) -> float:
+    """What time it is for the file system."""
+    os.utime(folder)
+    return folder.stat().st_mtime
+
+
 def _opened(path: Path) -> FileIO:
     """A file and nothing else: opening a pipe would wait for its other end, and a device may have no end at all."""
     try:

@@ -1,7 +1,7 @@
 """What one process has to write: the leaves of a state, which of them share files, and its own parts of the others."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any
@@ -15,7 +15,9 @@ from treaty.runtime._errors import show_keys
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._storage.memory import HostArray, copied
 from treaty.runtime._trees import check_depth, flatten, is_stored_array
-from treaty.runtime.formats.directory.checksum import checksum
+from treaty.runtime.formats.directory.base import Base
+from treaty.runtime.formats.directory.checksum import digest
+from treaty.runtime.formats.directory.compression import compress, stored_digest
 from treaty.runtime.formats.directory.layout import (
     CHUNK_BYTES,
     PACK_BYTES,
@@ -25,6 +27,7 @@ from treaty.runtime.formats.directory.layout import (
     chunk_shape,
 )
 from treaty.runtime.formats.directory.manifest import VALUES, Leaf
+from treaty.runtime.formats.directory.remembered import ChunkDigests, record_of
 from treaty.runtime.formats.msgpack.encode import encode
 from treaty.schema import Schema, TreatyError
 from treaty.schema.dtypes import BY_NAME
@@ -37,6 +40,7 @@ class Piece:
     leaf: int
     start: Start
     source: Any  # a numpy array, a jax array on one device, or a lazy array
+    record: ChunkDigests | None = None  # of the jax array that it is a part of
 
 
 @frozen
@@ -57,10 +61,14 @@ class SavePlan:
     pieces: tuple[Piece, ...]
     # Of several processes only:
     spare: tuple[Piece, ...] = ()  # not on process 0: process 0 has these arrays too, and writes them
-    sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # of such arrays, where a snapshot needs no more
+    sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # digests of such, where a snapshot needs no more
     owners: Mapping[int, int] = field(factory=dict)  # on process 0: arrays that one other process has alone
     shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is not an array
     revisions: Mapping[str, int] = field(factory=dict)  # of the classes, by symbol
+    base: Base | None = None  # the checkpoint whose files may be linked
+    compress: bool = False  # the chunks of arrays of their own
+    step: Mapping[str, Any] = field(factory=dict)  # what a manager notes of it
+    advance: Callable[[int], None] = lambda _: None  # called with bytes that are written
 
 
 def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapping[str, Any] | None) -> SavePlan:
@@ -104,14 +112,15 @@ def snapshot(plan: SavePlan) -> SavePlan:
             if isinstance(piece.source, jax.Array):
                 piece.source.copy_to_host_async()
     pieces, spare = (
-        tuple(Piece(piece.leaf, piece.start, _kept(piece.source)) for piece in some)
+        tuple(evolve(piece, source=_kept(piece.source)) for piece in some)
         for some in (plan.pieces, [one for one in plan.spare if not isinstance(one.source, np.ndarray)])
     )
     packs = tuple(
         evolve(pack, leaves={number: _kept(on_host(value)) for number, value in pack.leaves.items() if is_here(value)})
         for pack in plan.packs
     )
-    sums = {one.leaf: sums_of(one, plan.leaves[one.leaf]) for one in plan.spare if isinstance(one.source, np.ndarray)}
+    spared = [one for one in plan.spare if isinstance(one.source, np.ndarray)]
+    sums = {one.leaf: digests_of(one, plan.leaves[one.leaf]) for one in spared}
     return evolve(plan, pieces=pieces, packs=packs, spare=spare, sums=sums)
 
 
@@ -123,13 +132,14 @@ def chunks_of(piece: Piece, leaf: Leaf) -> Iterator[tuple[Start, HostArray]]:
         yield start, source[tuple(slice(a, a + size) for a, size in zip(inner, leaf.chunks, strict=True))]
 
 
-def sums_of(piece: Piece, leaf: Leaf) -> dict[int, str]:
-    """The checksums of a piece's chunks, by their numbers."""
-    return {chunk_number(leaf, start): sum_of(part) for start, part in chunks_of(piece, leaf)}
+def digests_of(piece: Piece, leaf: Leaf) -> dict[int, str]:
+    """The digests of a piece's chunks as they are stored, by their numbers."""
+    found = array_digest if leaf.codec is None else lambda part: stored_digest(compress(leaf, part))
+    return {chunk_number(leaf, start): found(part) for start, part in chunks_of(piece, leaf)}
 
 
-def sum_of(array: HostArray) -> str:
-    return checksum(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+def array_digest(array: HostArray) -> str:
+    return digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 def is_here(value: Any) -> bool:
@@ -231,14 +241,15 @@ def _shard_shape(value: Any) -> tuple[int, ...]:
 
 def _pieces(number: int, value: Any) -> Iterator[Piece]:
     """Each part of an array is written by the one process that holds its first replica; nothing is gathered."""
+    record = record_of(value)
     if _is_whole(value):
         native = value if value.dtype.isnative else np.asarray(value).astype(value.dtype.newbyteorder("="))
-        yield Piece(number, (0,) * value.ndim, native)
+        yield Piece(number, (0,) * value.ndim, native, record)
         return
     for shard in value.addressable_shards:
         if shard.replica_id == 0:
             start = tuple(one.indices(size)[0] for one, size in zip(shard.index, value.shape, strict=True))
-            yield Piece(number, start, shard.data)
+            yield Piece(number, start, shard.data, record)
 
 
 def _packs(values: dict[int, Any], small: dict[int, Any]) -> Iterator[Pack]:

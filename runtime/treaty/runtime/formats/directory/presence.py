@@ -43,11 +43,11 @@ def _problems(
             problems.append(_wrong_size(name, len(content), size))
     for number, leaf in enumerate(leaves):
         if leaf.is_chunked:
-            for _, chunk, _ in chunk_starts(leaf):
+            for _, chunk, _, expected in chunk_starts(leaf):
                 name = f"{number}/{chunk}"
                 size = found.pop(name, _ABSENT)
-                if number in wanted and size not in (None, leaf.chunk_bytes):
-                    problems.append(f"{_wrong_size(name, leaf.chunk_bytes, size)} at {show_keys(leaf.path)}")
+                if number in wanted and size not in (None, expected):
+                    problems.append(f"{_wrong_size(name, expected, size)} at {show_keys(leaf.path)}")
     return problems + [f"expected no other files, got {name}{_owner(name, leaves)}" for name in sorted(found)]
 
 

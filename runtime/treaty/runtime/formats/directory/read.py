@@ -76,17 +76,17 @@ class CheckpointReader:
 
         problems: dict[int, list[str]] = {}
 
-        def check(index: int, name: str, digest: str) -> None:
-            memory = aligned([leaf.chunk_bytes], np.dtype(np.uint8))
+        def check(index: int, name: str, digest: str, size: int) -> None:
+            memory = aligned(leaf.chunks, NUMPY[str(leaf.dtype)])
             try:
-                self._fill(f"{number}/{name}", memory, digest, show_keys(leaf.path))
+                self._fill_chunk(f"{number}/{name}", leaf, memory, digest, size)
             except CorruptCheckpointError as error:
                 problems[index] = str(error).splitlines()[1:]
             advance(leaf.chunk_bytes)
 
         with Workers(THREADS, "treaty-read") as workers:
-            for index, (_, name, digest) in enumerate(chunk_starts(leaf)):
-                workers.add(partial(check, index, name, digest))
+            for index, (_, name, digest, size) in enumerate(chunk_starts(leaf)):
+                workers.add(partial(check, index, name, digest, size))
         return [problem for index in sorted(problems) for problem in problems[index]]
 
     def check_metadata(self) -> list[str]:
@@ -102,28 +102,45 @@ class CheckpointReader:
     def jobs(self, number: int, parts: Sequence[Part]) -> Iterator[Job]:
         """What fills parts of an array. Each chunk that one of them needs is read once, whole, and checked."""
         leaf = self.manifest.leaves[number]
-        for start, name, digest in chunk_starts(leaf):
+        for start, name, digest, size in chunk_starts(leaf):
             touched = [part for part in parts if overlap(start, leaf.chunks, part) is not None]
             if touched:
-                yield Job(self._job(f"{number}/{name}", leaf, start, digest, touched), leaf.chunk_bytes)
+                yield Job(self._job(f"{number}/{name}", leaf, start, digest, size, touched), leaf.chunk_bytes)
 
-    def _job(self, name: str, leaf: Leaf, start: Start, digest: str, parts: list[Part]) -> Callable[[], None]:
+    def _job(
+        self, name: str, leaf: Leaf, start: Start, digest: str, size: int, parts: list[Part]
+    ) -> Callable[[], None]:
         def read() -> None:
             region = overlap(start, leaf.chunks, parts[0])
             assert region is not None
             inside: Any = (*region[1], ...)  # of an array without axes, too, a view and not its element
             direct = parts[0].memory[inside]
             if len(parts) == 1 and direct.shape == leaf.chunks and direct.flags.c_contiguous:
-                self._fill(name, direct.reshape(-1).view(np.uint8), digest, show_keys(leaf.path))
+                self._fill_chunk(name, leaf, direct, digest, size)
                 return
             chunk = aligned(leaf.chunks, parts[0].memory.dtype)
-            self._fill(name, chunk.reshape(-1).view(np.uint8), digest, show_keys(leaf.path))
+            self._fill_chunk(name, leaf, chunk, digest, size)
             for part in parts:
                 both = overlap(start, leaf.chunks, part)
                 assert both is not None
                 part.memory[both[1]] = chunk[both[0]]
 
         return read
+
+    def _fill_chunk(self, name: str, leaf: Leaf, memory: HostArray, digest: str, size: int) -> None:
+        """The checksum is of the bytes that are stored, so that nothing is decompressed that was not written so."""
+        at = show_keys(leaf.path)
+        if leaf.codec is None:
+            self._fill(name, memory.reshape(-1).view(np.uint8), digest, at)
+            return
+        from treaty.runtime.formats.directory.compression import decompress
+
+        content = aligned([size], np.dtype(np.uint8))
+        self._fill(name, content, digest, at)
+        try:
+            decompress(leaf, content, memory)
+        except CorruptCheckpointError as error:
+            raise corrupt(self.place, [f"{error} in {name} at {at}"]) from error
 
     def _fill(self, name: str, memory: HostArray, digest: str, at: str) -> None:
         suffix = f" at {at}" if at else ""

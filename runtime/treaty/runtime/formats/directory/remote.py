@@ -52,10 +52,10 @@ class Remote:
         self._is_sent = False
 
     def manifest(self) -> bytes | None:
-        found = self._read(NAME)
+        found = self.read(NAME)
         if found.state == "value":
             return bytes(found.value)
-        self._list(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
+        self.keys(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
         return None
 
     def begin(self) -> str:
@@ -64,7 +64,7 @@ class Remote:
         Another save whose data is noted here read the manifest earlier still, so it cannot commit after this one; data
         that appears after this one's commit may belong to a save that can.
         """
-        names = {key.partition("/")[0] for key in self._list("")}
+        names = {key.partition("/")[0] for key in self.keys("")}
         others = [name for name in names if name != NAME and not DATA.match(name) and not is_stray(name)]
         if others:
             raise TreatyError(
@@ -72,7 +72,7 @@ class Remote:
                 "save somewhere else: a checkpoint has its prefix for itself"
             )
         self._stale = {name for name in names if DATA.match(name)}
-        self._generation = self._read(NAME).stamp.generation
+        self._generation = self.read(NAME).stamp.generation
         return f"data-{secrets.token_hex(8)}"
 
     def prepare(self, data: str) -> None:
@@ -80,12 +80,12 @@ class Remote:
         if "endpoint" not in self.kvstore:
             return
         probe = f"{data}/probe"
-        absent = self._read(probe).stamp.generation
-        first = self._write(probe, b"first", if_equal=absent).generation
-        refused = self._write(probe, b"second", if_equal=absent).generation
-        self._write(probe, b"second", if_equal=first)
-        refused = refused or self._write(probe, b"third", if_equal=first).generation
-        self._write(probe, None)
+        absent = self.read(probe).stamp.generation
+        first = self.write(probe, b"first", if_equal=absent).generation
+        refused = self.write(probe, b"second", if_equal=absent).generation
+        self.write(probe, b"second", if_equal=first)
+        refused = refused or self.write(probe, b"third", if_equal=first).generation
+        self.write(probe, None)
         if refused:
             raise TreatyError(
                 f"expected a store that honours If-Match and If-None-Match, got one that ignores them at {self.where}; "
@@ -94,7 +94,7 @@ class Remote:
 
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
         self._is_sent = True
-        stamp = self._write(NAME, manifest, if_equal=self._generation)
+        stamp = self.write(NAME, manifest, if_equal=self._generation)
         # Where an answer was lost and the manifest was sent again, the one that is in the way is its own.
         if not stamp.generation and self.manifest() != manifest:
             self._is_sent = False
@@ -108,23 +108,23 @@ class Remote:
                 warnings.warn(f"saved {self.where}, but {error}; the next save tries again", stacklevel=2)
                 break
 
-    def remove(self) -> None:
+    def remove(self, *, is_committed: bool = True) -> None:
         """Put a mark in the manifest's place, which nobody takes for one, remove the data, and then the mark.
 
         Data that is noted here belongs to saves that read an earlier manifest or mark, so that they cannot commit.
         """
         self.begin()
-        if self.manifest() is None:
+        if is_committed and self.manifest() is None:
             raise MissingCheckpointError(f"expected a checkpoint, got no {NAME} at {self.where}")
         mark = (
             REMOVED + f',"by":"{secrets.token_hex(8)}"}}\n'.encode()
         )  # each of its own: of equal bytes S3 sees no change
-        generation = self._write(NAME, mark, if_equal=self._generation).generation
+        generation = self.write(NAME, mark, if_equal=self._generation).generation
         if not generation:
             raise TreatyError(f"expected the manifest at {self.where} as it was, got a save that finished meanwhile")
         for stale in sorted(self._stale):
             self._delete(stale)
-        self._write(NAME, None, if_equal=generation)
+        self.write(NAME, None, if_equal=generation)
 
     def sync(self, name: str) -> None:
         """What an object store has acknowledged lasts."""
@@ -136,11 +136,11 @@ class Remote:
                 self._delete(data)
 
     def sizes(self, data: str) -> Mapping[str, int | None]:
-        names = [key.removeprefix(f"{data}/") for key in self._list(f"{data}/")]
+        names = [key.removeprefix(f"{data}/") for key in self.keys(f"{data}/")]
         return {name: None for name in names if not is_stray(name.rpartition("/")[2])}
 
     def read_into(self, name: str, view: memoryview) -> str:
-        found = self._read(name)
+        found = self.read(name)
         if found.state != "value":
             raise CorruptCheckpointError(f"expected a file, got nothing at {name}")
         if len(found.value) != len(view):
@@ -148,17 +148,26 @@ class Remote:
         view[:] = found.value
         return checksum(view)
 
-    def _read(self, name: str) -> ts.KvStore.ReadResult:
+    def read(self, name: str) -> ts.KvStore.ReadResult:
         found: ts.KvStore.ReadResult = wait_for(self._store.read(name), f"read {self.where}/{name}")
         return found
 
-    def _write(self, name: str, value: bytes | None, **condition: bytes) -> ts.KvStore.TimestampedStorageGeneration:
+    def write(self, name: str, value: bytes | None, **condition: bytes) -> ts.KvStore.TimestampedStorageGeneration:
         stamp: ts.KvStore.TimestampedStorageGeneration = wait_for(
             self._store.write(name, value, **condition), f"write {self.where}/{name}"
         )
         return stamp
 
-    def _list(self, prefix: str) -> list[str]:
+    def begin_write(self, name: str, value: bytes, if_equal: bytes) -> Any:
+        """A conditional write that nobody waits for yet."""
+        return self._store.write(name, value, if_equal=if_equal)
+
+    def ended(self, write: Any, name: str) -> ts.KvStore.TimestampedStorageGeneration:
+        stamp: ts.KvStore.TimestampedStorageGeneration = wait_for(write, f"write {self.where}/{name}")
+        return stamp
+
+    def keys(self, prefix: str) -> list[str]:
+        """The names of all that lies under a prefix."""
         keys = wait_for(self._store.list(_under(prefix)), f"list {self.where}/{prefix}")
         return [key.decode(errors="replace") for key in keys]
 

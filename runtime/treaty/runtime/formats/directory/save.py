@@ -1,15 +1,18 @@
 """State dicts into directories: at once, or in the background from a copy."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+import jax
 from attrs import evolve
 
 from treaty.runtime._process.background import SaveHandle, begin, wait_for_earlier
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.team import team
 from treaty.runtime._state.explain import dims_of
+from treaty.runtime.formats.directory.base import base_at
+from treaty.runtime.formats.directory.compression import compressed
 from treaty.runtime.formats.directory.places import Place, place_of
 from treaty.runtime.formats.directory.plan import SavePlan, plan_tree, snapshot
 from treaty.runtime.formats.directory.write import write
@@ -34,18 +37,32 @@ def write_later(path: str, tree: Mapping[str, Any], writing: Writing) -> SaveHan
     """
     with writing.team or team() as processes:
         place, plan = _planned(path, tree, writing)
-        return begin(place.where, partial(write, place, snapshot(plan), processes))
+        work: Callable[[], None] = partial(write, place, snapshot(plan), processes)
+        if writing.measure is not None:
+            writing.measure.hand_over()
+            work = writing.measure.around(work)
+        return begin(place.where, work, writing.then)
 
 
 def _planned(path: str, tree: Mapping[str, Any], writing: Writing) -> tuple[Place, SavePlan]:
+    """Where and what to write, when the save before it has ended: that may be its base."""
     use_tensorstore()
     schema = writing.schema
     if schema is None:
         plan = plan_tree(tree, _untyped(tree), {}, writing.metadata)
     else:
-        plan = evolve(plan_tree(tree, schema, dims_of(schema, tree), writing.metadata), revisions=writing.revisions)
+        plan = plan_tree(tree, schema, dims_of(schema, tree), writing.metadata)
+        plan = evolve(plan, revisions=writing.revisions, step=writing.step)
+    if writing.measure is not None:
+        writing.measure.nbytes = sum(leaf.nbytes for leaf in plan.leaves)
+        plan = evolve(plan, advance=writing.measure.advance)
+    if writing.compress is not None:
+        plan = evolve(plan, compress=True, leaves=tuple(compressed(leaf, True) for leaf in plan.leaves))
     place = place_of(path)
     wait_for_earlier()
+    if writing.base is not None:
+        # Process 0 says whether it is there: on a network file system others may see it later.
+        plan = evolve(plan, base=base_at(writing.base, place, must_exist=jax.process_index() == 0))
     return place, plan
 
 

@@ -1,26 +1,26 @@
 """An open MessagePack file: arrays are views of the map of it, or of memory where it is compressed."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_keys
 from treaty.runtime._restore.source import Source
-from treaty.runtime._state.state_dict import Into
 from treaty.runtime._storage.files import map_contents, read_buffer
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import Path
 from treaty.runtime.formats.msgpack.decode import decode
 from treaty.runtime.formats.msgpack.files import write_file
-from treaty.runtime.formats.msgpack.instances import from_bytes
+from treaty.runtime.formats.msgpack.runs import Runs
 from treaty.runtime.formats.shared.format import Writing
 from treaty.schema import Schema, TreatyError
 
 
 class MessagePackSource(Source):
     is_mapped = True
+    has_runs = True
 
     def __init__(self, path: str, known: Known) -> None:
         super().__init__(path)
+        self._mapped: dict[bool, tuple[Any, Runs]] = {}
 
     def whole(self, schema: Schema | None) -> Any:
         """Sequences become dicts with the keys "0", "1", …, as in every state dict; arrays in parts are lazy ones."""
@@ -30,8 +30,13 @@ class MessagePackSource(Source):
             raise CorruptCheckpointError(f"expected a tree, got {type(tree).__name__} in {self.where}")
         return tree
 
-    def build(self, target: Any, dims: Mapping[str, int] | None, into: Into | None) -> Any:
-        return from_bytes(target, read_buffer(self.where), dims=dims, into=into)
+    def mapped(self, schema: Schema, *, alike: bool = False) -> tuple[Any, Runs]:
+        """Read once for all revisions that it may be of. What becomes of the runs is the caller's matter."""
+        if alike not in self._mapped:
+            runs: Runs = {}
+            self._mapped[alike] = decode(read_buffer(self.where), runs if alike else None), runs
+        state, runs = self._mapped[alike]
+        return state, dict(runs)
 
 
 def write_tree(path: str, tree: dict[str, Any], writing: Writing) -> None:

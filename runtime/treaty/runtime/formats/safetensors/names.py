@@ -167,16 +167,28 @@ class _Splitter:
         if isinstance(type, ir.Node):
             fields, dotted = self.fields(type.cls)
             key = max((one for one in dotted if f"{name}.".startswith(f"{one}.")), key=len, default=head)
-            return key, fields.get(key, ir.Untyped())
+            found = None if key in fields else self.item(type.cls, name)
+            return found or (key, fields.get(key, ir.Untyped()))
         if isinstance(type, ir.Dict):
             value = type.value.item if isinstance(type.value, ir.Optional) else type.value
-            return (name if isinstance(value, ir.Array) else head), value
+            return (name if isinstance(value, (ir.Array, ir.Fitted)) else head), value
         parts = ir.parts(self.schema, type, [head]) or {}
         return head, parts.get(head, ir.Untyped())
+
+    def item(self, cls: str, name: str) -> tuple[str, ir.Type] | None:
+        """The key of an item that lies beside the fields: as few words as will do, but of an array the whole name."""
+        words = name.split(".")
+        for field in (one for one in self.schema[cls].fields if one.spread):
+            for end in range(1, len(words) + 1):
+                key = ".".join(words[:end])
+                type = ir.entries(self.schema, field, (key,)).get(key)
+                if type is not None and (end == len(words) or not isinstance(type, (ir.Array, ir.Fitted))):
+                    return key, type
+        return None
 
     def fields(self, cls: str) -> tuple[dict[str, ir.Type], list[str]]:
         """The types of a class by key, and the keys that hold dots."""
         if cls not in self.known:
-            fields = {field.key: field.type for field in self.schema[cls].fields}
+            fields = {field.key: field.type for field in self.schema[cls].fields if not field.spread}
             self.known[cls] = fields, [key for key in fields if "." in key]
         return self.known[cls]

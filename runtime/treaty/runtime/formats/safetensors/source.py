@@ -7,8 +7,6 @@ from typing import Any
 
 from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._restore.source import Source
-from treaty.runtime._state.registry import codec_of
-from treaty.runtime._state.state_dict import Into, from_state_dict
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import Path, dotted
 from treaty.runtime.formats.safetensors import files
@@ -39,9 +37,6 @@ class SafetensorsSource(Source):
     def named(self) -> Mapping[str, Any]:
         """Names of other people's files need not fit into a tree."""
         return dotted(self.whole(None)) if NOTE in self._said else self._tensors
-
-    def build(self, target: Any, dims: Mapping[str, int] | None, into: Into | None) -> Any:
-        return from_state_dict(target, self.whole(codec_of(target).schema), dims=dims, into=into)
 
 
 def write_tree(path: str, tree: dict[str, Any], writing: Writing) -> None:

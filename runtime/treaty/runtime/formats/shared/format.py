@@ -15,6 +15,7 @@ from treaty.runtime._storage.overtaken import Known
 if TYPE_CHECKING:
     from treaty.runtime._process.background import SaveHandle
     from treaty.runtime._process.team import Team
+    from treaty.runtime._process.watching import Measure
     from treaty.runtime._restore.source import Source
     from treaty.runtime._state.registry import Codec
     from treaty.schema import Schema
@@ -31,6 +32,11 @@ class Writing(NamedTuple):
     ordered: Collection[tuple[str, ...]] | None = None  # the dicts whose order counts; None: all of them
     team: "Team | None" = None  # the processes that save together, for a format that is `shared`
     revisions: Mapping[str, int] = {}  # of its classes, by symbol, as far as they are locked
+    base: str | None = None  # a checkpoint of the same format, whose files may be linked where they are the same
+    compress: str | None = None  # how, where it is wanted
+    step: Mapping[str, Any] = {}  # what a manager notes of a step
+    measure: "Measure | None" = None  # of the call that this is for
+    then: "Callable[[], None] | None" = None  # called when a save in the background has ended, well or not
 
 
 def itself(path: str) -> list[Path]:

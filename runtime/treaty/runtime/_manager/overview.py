@@ -1,0 +1,37 @@
+"""What lies in a directory of steps, for people and programs that have no manager of it."""
+
+from typing import NamedTuple
+
+from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError
+from treaty.runtime._manager.listing import Listing, StepVerdict
+from treaty.runtime._manager.places import steps_at
+from treaty.runtime._manager.retention import Rules, rules_of
+from treaty.runtime._storage.paths import AnyPath
+
+
+class Overview(NamedTuple):
+    """The committed steps, and what the rules of the last manager say of each."""
+
+    where: str
+    rules: Rules
+    steps: list[StepVerdict]
+
+
+def overview(directory: AnyPath) -> Overview:
+    steps = steps_at(directory)
+    steps.check_place()
+    rules = _last_rules(steps.rules())
+    verdicts = [verdict for _, verdict in Listing(steps).verdicts(rules)]
+    if not verdicts and steps.rules() is None:
+        raise MissingCheckpointError(f"expected a directory of steps, got none at {steps.where}")
+    return Overview(steps.where, rules, verdicts)
+
+
+def _last_rules(said: object) -> Rules:
+    """Those of a later version of Treaty, which this one does not understand, are none."""
+    if not isinstance(said, dict):
+        return Rules()
+    try:
+        return rules_of(said.get("keep_last"), said.get("keep_every"), said.get("keep_best"))
+    except InvalidArgumentError:
+        return Rules()

@@ -1,0 +1,114 @@
+"""What an earlier checkpoint has of one that is being saved: files that are linked instead of written."""
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import frozen
+
+from treaty.runtime._errors import MissingCheckpointError, storing
+from treaty.runtime._storage.links import Linker
+from treaty.runtime.formats.directory.layout import chunk_starts
+from treaty.runtime.formats.directory.manifest import DATA, NAME, File, Leaf, parse_contents, upper_of
+from treaty.runtime.formats.directory.places import Local, Place, committed, place_of
+from treaty.schema import TreatyError
+
+_log: Final = logging.getLogger("treaty")
+
+
+@frozen
+class EarlierFile:
+    """A file of an earlier checkpoint. `digest` is None for what follows from the manifest."""
+
+    name: str
+    size: int
+    digest: str | None = None
+
+
+@frozen
+class Base:
+    """A committed checkpoint in a directory."""
+
+    place: Local
+    data: str
+    written: int  # when its manifest was, in ns: later its files have not changed
+    leaves: Mapping[tuple[str, ...], tuple[int, Leaf]]
+    files: Mapping[str, File]
+    upper: Mapping[str, list[str]]
+
+
+def base_at(path: str, place: Place, *, must_exist: bool) -> Base | None:
+    """The checkpoint that a save to a place is based on; None where none of its files can be linked.
+
+    A base that is not there is a mistake, unless it is what the save replaces. One that is damaged is no reason not to save.
+    """
+    base = place_of(path)
+    try:
+        content = committed(base, base.manifest())
+    except MissingCheckpointError as error:
+        if base.where == place.where or not must_exist:
+            return None
+        raise MissingCheckpointError(f"base: {error}") from None
+    if not isinstance(base, Local) or not isinstance(place, Local):
+        return None
+    try:
+        with storing("read", base.where):
+            written = os.stat(base.path / NAME).st_mtime_ns
+        found = parse_contents(content, base.where)
+        data = found.parser.matching(found.data["data"], DATA, "data")
+    except TreatyError as error:
+        _log.warning("%s is saved in full, not based on %s: %s", place.where, base.where, error)
+        return None
+    leaves = {leaf.path: (number, leaf) for number, leaf in enumerate(found.leaves) if leaf.is_chunked}
+    files = {file.name: file for file in found.files}
+    return Base(base, data, written, leaves, files, upper_of(found.data))
+
+
+class Earlier:
+    """The files of the base, as a save into a directory asks for them."""
+
+    def __init__(self, base: Base | None, place: Place, data: str) -> None:
+        self._base = base
+        self._linker = Linker(place.path / data) if base is not None and isinstance(place, Local) else None
+
+    def chunks(self, leaf: Leaf) -> list[EarlierFile] | None:
+        """The chunks of an array that is stored in the same way, in row-major order."""
+        number, old = self._leaf(leaf)
+        upper = () if self._base is None else self._base.upper.get(str(number), ())
+        if old is None or len(upper) != len(old.checksums):
+            return None
+        return [
+            EarlierFile(f"{number}/{name}", size, high + low)
+            for (_, name, low, size), high in zip(chunk_starts(old), upper, strict=True)
+        ]
+
+    def metadata(self, leaf: Leaf, content: bytes) -> EarlierFile | None:
+        """The zarr.json of such an array."""
+        number, old = self._leaf(leaf)
+        return None if old is None else EarlierFile(f"{number}/zarr.json", len(content))
+
+    def file(self, name: str) -> EarlierFile | None:
+        """A file of several leaves."""
+        if self._base is None or name not in self._base.files or len(self._base.upper.get(name, ())) != 1:
+            return None
+        found = self._base.files[name]
+        return EarlierFile(name, found.size, self._base.upper[name][0] + found.checksum)
+
+    def link(self, stored: EarlierFile, name: str) -> bool:
+        """Whether the file is in the new data under this name, now."""
+        base = self._base
+        if base is None or self._linker is None:
+            return False
+        return self._linker.link(base.place.path / base.data / stored.name, name, stored.size, base.written)
+
+    def _leaf(self, leaf: Leaf) -> tuple[int, Leaf | None]:
+        number, old = (-1, None) if self._base is None else self._base.leaves.get(leaf.path, (-1, None))
+        if old is not None and (old.dtype, old.shape, old.chunks, old.codec) != (
+            leaf.dtype,
+            leaf.shape,
+            leaf.chunks,
+            leaf.codec,
+        ):
+            return -1, None
+        return number, old

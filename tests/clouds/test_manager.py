@@ -1,0 +1,150 @@
+"""A manager of steps in an object store does what one of a directory does."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.clouds.conftest import Cloud
+from tests.clouds.faults import Answer
+from tests.faults.states import Run, bits, run
+from treaty.runtime import CheckpointManager, InvalidArgumentError, TreatyError, inspect, restore, save
+from treaty.runtime._manager import cloud as _cloud
+from treaty.runtime.formats.directory import owner as _owner
+
+
+@pytest.fixture
+def elsewhere(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """A lock that a manager of another machine has."""
+    monkeypatch.setattr(_cloud, "LEASE", 0.05)
+    monkeypatch.setattr(_cloud, "LOOK", 0.02)
+    cloud.write(
+        ".treaty/lock",
+        json.dumps({"process": 7, "host": "other", "since": "1970", "owner": "data-0123456789abcdef"}).encode(),
+    )
+    return cloud
+
+
+def test_steps_are_saved_listed_kept_and_restored(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run, keep_last=2, keep_best=("loss", "min", 1)) as manager:
+        assert manager.latest_step() is None
+        for step in range(1, 6):
+            manager.save(step, run(step), metrics={"loss": 0.1 if step == 2 else step})
+        manager.wait()
+        assert manager.all_steps() == [2, 4, 5]
+        assert manager.metrics(2) == {"loss": 0.1}
+        assert manager.best_step("loss") == 2
+        assert [one.why for one in manager.plan()] == ["min loss (1 of 1)", "keep_last=2", "newest, keep_last=2"]
+    assert cloud.names == {".treaty", "2", "4", "5"}
+    assert [key for key in cloud.keys if key.startswith(".treaty/")] == [
+        ".treaty/rules.json",
+        ".treaty/steps/2",
+        ".treaty/steps/4",
+        ".treaty/steps/5",
+    ]
+    assert bits(restore(cloud.url, Run)) == bits(run(5))
+    assert inspect(cloud.url).path == f"{cloud.url}/5"
+
+
+def test_listing_reads_no_name_of_a_chunk(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        manager.save(1, run(1))
+    cloud.faults.clear()
+    assert CheckpointManager(cloud.url, Run, read_only=True).latest_step() == 1
+    assert not any("data-" in request for request in cloud.faults.requests)
+
+
+def test_a_step_that_was_never_finished_is_none_and_the_next_manager_removes_it(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        for step in (1, 2, 3):
+            manager.save(step, run(step))
+    cloud.write("3/treaty.json", None)
+    cloud.write("2/treaty.json", b'{"treaty":"removed","by":"0"}\n')
+    assert CheckpointManager(cloud.url, Run, read_only=True).all_steps() == [1]
+    assert bits(restore(cloud.url, Run)) == bits(run(1))
+    with CheckpointManager(cloud.url, Run) as manager:
+        assert cloud.names == {".treaty", "1"}
+        manager.save(2, run(2))
+    assert bits(restore(cloud.url, Run)) == bits(run(2))
+
+
+def test_pins_and_other_objects_keep_a_step(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        for step in (1, 2, 3):
+            manager.save(step, run(step))
+    CheckpointManager(cloud.url, Run, read_only=True).pin(1)
+    cloud.write("2/notes.txt", b"precious")
+    with CheckpointManager(cloud.url, Run, keep_last=1) as manager:
+        manager.save(4, run(4))
+        manager.wait()
+        assert manager.all_steps() == [1, 2, 4]
+        assert "step 2 of" in caplog.text
+        manager.unpin(1)
+        manager.save(5, run(5))
+    assert cloud.names == {".treaty", "2", "5"}
+    assert cloud.read("2/notes.txt") == b"precious"
+
+
+def test_a_second_writer_is_an_error_and_a_dead_one_of_this_machine_does_not_block(cloud: Cloud) -> None:
+    first = CheckpointManager(cloud.url, Run)
+    with pytest.raises(InvalidArgumentError, match="to be free, got a manager that writes to it of process "):
+        CheckpointManager(cloud.url, Run)
+    first.save(1, run(1))
+    first.wait()
+    said = json.loads(cloud.read(".treaty/lock"))
+    _owner.release_name(said["owner"])  # as if its process had died
+    with CheckpointManager(cloud.url, Run) as second:
+        second.save(2, run(2))
+        with pytest.raises(TreatyError, match=r"expected the lock of .* as it was, got another manager's"):
+            first.save(3, run(3))
+    first.close()
+    assert ".treaty/lock" not in cloud.keys
+    assert CheckpointManager(cloud.url, Run, read_only=True).all_steps() == [1, 2]
+
+
+def test_a_silent_manager_of_another_machine_is_taken_for_dead(elsewhere: Cloud) -> None:
+    with CheckpointManager(elsewhere.url, Run) as manager:
+        manager.save(1, run(1))
+    assert CheckpointManager(elsewhere.url, Run, read_only=True).all_steps() == [1]
+
+
+def test_one_of_another_machine_that_renews_its_lock_is_alive(elsewhere: Cloud) -> None:
+    first: list[Any] = []
+
+    def renew() -> None:
+        if first:
+            return
+        first.append(1)
+        elsewhere.write(".treaty/lock", elsewhere.read(".treaty/lock") + b" ")
+
+    elsewhere.faults.on(r"GET .*/\.treaty/lock|GET .*lock.*alt=media", renew, skip=1, times=1)
+    with pytest.raises(InvalidArgumentError, match="of process 7 on other"):
+        CheckpointManager(elsewhere.url, Run)
+
+
+def test_a_lock_is_renewed_by_the_calls_of_save(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cloud, "RENEW", 0.0)
+    with CheckpointManager(cloud.url, Run, every=10) as manager:
+        before = cloud.read(".treaty/lock")
+        for step in range(1, 12):
+            manager.save(step, run(step))
+        manager.wait()
+        assert cloud.read(".treaty/lock") != before
+        assert manager.all_steps() == [10]
+
+
+def test_a_store_that_does_not_answer_is_one_error_at_the_next_call(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        cloud.faults.on("(PUT|POST) .*1.*data-", Answer(403))
+        manager.save(1, run(1))
+        with pytest.raises(TreatyError, match="cannot write"):
+            manager.wait()
+        cloud.faults.clear()
+        assert manager.save(2, run(2))
+    assert CheckpointManager(cloud.url, Run, read_only=True).all_steps() == [2]
+
+
+def test_one_checkpoint_is_no_prefix_of_steps(cloud: Cloud) -> None:
+    save(cloud.url, run(1))
+    with pytest.raises(InvalidArgumentError, match="expected a prefix of steps, got one checkpoint at "):
+        CheckpointManager(cloud.url, Run)

@@ -1,0 +1,127 @@
+"""One process of a program whose steps a manager keeps: run by test_manager.py with a directory."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from jax.experimental import multihost_utils
+
+from tests.multihost.directory_script import RULES, mesh, shared, spread
+from tests.runtime.directory.states import Train
+from treaty.runtime import CheckpointManager, InvalidArgumentError, MissingCheckpointError
+from treaty.runtime._manager import decisions as _decisions
+from treaty.runtime.formats.directory import plan as _plan
+from treaty.schema import TreatyError
+
+FOLDER = Path(sys.argv[5])
+INDEX = jax.process_index()
+ASIDE: Any = multihost_utils  # which has no types
+vars(_plan).update(SMALL_BYTES=64, CHUNK_BYTES=256)
+
+
+def together(what: str) -> None:
+    ASIDE.sync_global_devices(what)
+
+
+class Clock:
+    """Of each process its own: the second one is a year ahead."""
+
+    now = 100.0 + INDEX * 3e7
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def restored(manager: CheckpointManager[Train]) -> int:
+    found = manager.restore(mesh=mesh(), rules=RULES)
+    return int(found.step.addressable_data(0))
+
+
+def steps_are_saved_together_and_kept_by_rules() -> None:
+    with CheckpointManager(FOLDER / "a", Train, every=2, keep_last=2, timeout=60) as manager:
+        with pytest.raises(TreatyError if INDEX else MissingCheckpointError):
+            manager.restore()
+        said = [bool(manager.save(step, spread(shared(step)), metrics={"loss": INDEX + step})) for step in range(1, 9)]
+        assert said == [False, True] * 4
+        manager.wait()
+        together("saved")
+        assert manager.all_steps() == [6, 8]
+        assert manager.metrics(8) == {"loss": 8.0}
+        assert restored(manager) == 8
+
+
+def a_step_that_is_damaged_for_one_is_skipped_by_all() -> None:
+    """Process 1 alone reads the chunk that is damaged."""
+    if INDEX == 0:
+        for chunk in (FOLDER / "a" / "8").glob("data-*/*/c.*"):
+            if chunk.name.startswith("c.1"):
+                content = chunk.read_bytes()
+                chunk.unlink()
+                chunk.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    together("damaged")
+    with CheckpointManager(FOLDER / "a", Train, read_only=True, timeout=60) as manager:
+        assert restored(manager) == 6
+        assert manager.restored_step == 6
+
+
+def seconds_are_those_of_process_0(clock: Clock) -> None:
+    with CheckpointManager(FOLDER / "b", Train, every_s=60, timeout=60) as manager:
+        said = []
+        for step in range(1, 5):
+            clock.now += 40 if INDEX == 0 else 0
+            said.append(bool(manager.save(step, spread(shared(step)))))
+        assert said == [False, True, False, True], said
+
+
+def a_signal_to_one_is_known_to_all() -> None:
+    with CheckpointManager(FOLDER / "c", Train, every=100, on_preemption=True, timeout=60) as manager:
+        assert not manager.save(1, spread(shared(1)))
+        assert not manager.preempted()
+        together("before the signal")
+        if INDEX == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            manager._tell_signal()
+        together("after the signal")
+        decision = manager.save(2, spread(shared(2)))
+        assert str(decision) == "saved: the process is to end"
+        assert manager.preempted()
+        assert not manager.save(3, spread(shared(3)))
+    together("preempted")
+    assert CheckpointManager(FOLDER / "c", Train, read_only=True).all_steps() == [2]
+
+
+def what_fails_on_process_0_is_raised_by_all() -> None:
+    lock = CheckpointManager(FOLDER / "d", Train, timeout=60)
+    with pytest.raises(InvalidArgumentError if INDEX == 0 else TreatyError, match="got a manager that writes to it"):
+        CheckpointManager(FOLDER / "d", Train, timeout=60)
+    if INDEX == 0:
+        (FOLDER / "d" / "1").write_text("in the way")
+    together("in the way")
+    lock.save(1, spread(shared(1)))
+    with pytest.raises(TreatyError, match="got a file at"):
+        lock.save(2, spread(shared(2)))
+    assert lock.save(2, spread(shared(2)))
+    lock.close()
+
+
+def nothing_is_left_at_the_coordinator() -> None:
+    from jax._src import distributed
+
+    client: Any = distributed.global_state.client
+    together("all is done")
+    left = [key for key, _ in client.key_value_dir_get("treaty/council/") if "noticed" not in key]
+    assert len(left) < 40, left
+
+
+clock = Clock()
+steps_are_saved_together_and_kept_by_rules()
+a_step_that_is_damaged_for_one_is_skipped_by_all()
+vars(_decisions)["time"] = clock
+seconds_are_those_of_process_0(clock)
+a_signal_to_one_is_known_to_all()
+what_fails_on_process_0_is_raised_by_all()
+nothing_is_left_at_the_coordinator()
