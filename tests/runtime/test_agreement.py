@@ -85,7 +85,7 @@ def classes(draw: st.DrawFn, depth: int = 2) -> type:
             free = [dim for dim in known if dim not in defined]  # a tie and a label can contradict each other
             sizes = st.sampled_from(["a", "b", "2*a", "3", "a+b", "b+2"])
             ties = {dim: draw(sizes) for dim in free if draw(st.booleans())}
-            fields[f"f{index}"] = Annotated[child, Dims(**ties)] if ties else child
+            fields[f"f{index}"] = Annotated[child, Dims(None, **ties)]
         else:
             fields[f"f{index}"] = draw(ANNOTATIONS)
     cls = type(f"C{depth}", (), {"__annotations__": fields, "__qualname__": f"C{next(_numbers)}"})

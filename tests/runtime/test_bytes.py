@@ -116,7 +116,7 @@ def test_what_could_not_be_restored_is_not_written() -> None:
 def test_all_layers_alike_but_wrong_are_not_written_either() -> None:
     wrong = Layer(kernel=np.zeros((4, 5), np.float32), bias=np.zeros(5, np.float32))
     with pytest.raises(
-        StateMismatchError, match=r"expected float32\[d_in=4, d_out=4\], got float32\[4, 5\] at \$\.layers\[0\]"
+        StateMismatchError, match=r"expected float32\[d_in=5, d_out=5\], got float32\[4, 5\] at \$\.layers\[0\]"
     ):
         to_bytes(Model(layers=(wrong,) * 12))
 

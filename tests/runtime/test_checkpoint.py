@@ -14,7 +14,6 @@ from jaxtyping import Float32, Int32
 from treaty.generator import load
 from treaty.runtime import StateMismatchError, restore, save, save_async
 from treaty.schema import Dims, Length, TreatyError, state
-from treaty.schema.keymap import KeyMap, Rule
 
 PATHS = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "directory", "x.checkpoint"]
 P: Any = PartitionSpec  # JAX does not annotate its constructor
@@ -92,8 +91,6 @@ def test_what_a_format_cannot_do_is_refused(tmp_path: Path) -> None:
         restore(tmp_path / "x.msgpack", Train, cast={"float32": "fp7"})
     with pytest.raises(TreatyError, match="expected max_bytes_in_flight of 1 or more, got 0"):
         restore(tmp_path / "x.msgpack", Train, max_bytes_in_flight=0)
-    with pytest.raises(TreatyError, match=r"expected a \.safetensors path for keymap, got"):
-        save(tmp_path / "x.msgpack", train(), keymap=KeyMap([Rule("a", "step")]))
     with pytest.raises(TreatyError, match="rules= needs mesh="):
         restore(tmp_path / "x.msgpack", Train, rules={"d": "model"})
     with pytest.raises(FileNotFoundError, match="expected a file, got nothing at"):

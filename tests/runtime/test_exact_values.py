@@ -21,7 +21,7 @@ from jaxtyping import Float32, Key
 from treaty.generator import load
 from treaty.runtime import StateMismatchError, from_state_dict, restore, save, to_bytes, to_state_dict
 from treaty.runtime.formats import npz, orbax
-from treaty.schema import Fields, TreatyError, field, state
+from treaty.schema import Dims, Fields, TreatyError, field, state
 
 
 class Pair(NamedTuple):
@@ -73,10 +73,10 @@ class Values:
     a_list: list[int] = field(factory=list)
     a_tuple: tuple[int, ...] = ()
     a_pair: tuple[int, str] = (1, "a")
-    items: tuple[Item, ...] = ()
+    items: Annotated[tuple[Item, ...], Dims(None)] = ()
     nested: list[tuple[int, ...]] = field(factory=list)
     by_name: dict[str, int] = field(factory=dict)
-    by_number: dict[int, Item] = field(factory=dict)
+    by_number: Annotated[dict[int, Item], Dims(None)] = field(factory=dict)
     info: Info = field(factory=lambda: Info(name="n"))
     loose: Loose = Loose(1)
     foreign: Annotated[Pair, Fields(x=int, y=int)] = Pair(1, 2)

@@ -5,7 +5,7 @@ Random classes hold sequences whose items are alike but for some; the plain way 
 """
 
 import random
-from typing import Any
+from typing import Annotated, Any, Final
 
 import flax.serialization
 import jax
@@ -25,7 +25,7 @@ from treaty.runtime import StateMismatchError, from_bytes, from_state_dict, to_b
 from treaty.runtime.formats.msgpack import pack
 from treaty.runtime.formats.msgpack.decode import decode
 from treaty.runtime.formats.msgpack.runs import Runs
-from treaty.schema import TreatyError, schema_of, state
+from treaty.schema import Dims, TreatyError, schema_of, state
 
 FLAX: Any = flax.serialization
 COUNTS = st.sampled_from([0, 1, 3, 4, 9, 33, 34, 45, 105])
@@ -65,16 +65,19 @@ def sequences(draw: st.DrawFn, cls: type, rng: random.Random) -> dict[str, Any]:
     return {str(index): item for index, item in enumerate(items)}
 
 
+OWN: Final = Dims(None)  # whatever dims the items have
+
+
 @st.composite
 def holders(draw: st.DrawFn) -> tuple[type, dict[str, Any]]:
     """A class around sequences of another, and the state of one instance."""
     item = draw(classes(1))
     rng = random.Random(draw(st.integers(0, 99)))
     fields = {
-        "items": LIST[item],
+        "items": Annotated[LIST[item], OWN],
         "whole": Float32[np.ndarray, "n"],
-        "nested": TUPLE[LIST[item], ...],
-        "by_name": DICT[str, item],
+        "nested": Annotated[TUPLE[LIST[item], ...], OWN],
+        "by_name": Annotated[DICT[str, item], OWN],
         "arrays": LIST[Float32[np.ndarray, "k"]],
     }
     built: type = state(type("Holder", (), {"__annotations__": fields, "__qualname__": f"Holder{id(item)}"}))

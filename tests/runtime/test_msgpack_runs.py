@@ -35,7 +35,7 @@ from treaty.runtime._state import alike
 from treaty.runtime.formats.msgpack import instances, pack, runs
 from treaty.runtime.formats.msgpack.decode import decode
 from treaty.runtime.formats.msgpack.instances import join_pieces
-from treaty.schema import Fields, TreatyError, field, state
+from treaty.schema import Dims, Fields, TreatyError, field, state
 
 MANY = 50  # enough for every shortcut
 HostArray = np.ndarray[Any, np.dtype[Any]]
@@ -149,7 +149,7 @@ class Grid:
 class Everything:
     whole: Float32[np.ndarray, "n"]
     items: list[Linear]
-    after: list[Linear]
+    after: Annotated[list[Linear], Dims(None)]
 
 
 class Refused(Exception):
@@ -199,10 +199,10 @@ class HoldsForeign:
 
 @state
 class Containers:
-    maybe: list[Linear | None]
+    maybe: Annotated[list[Linear | None], Dims(None)]
     nested: list[list[Float32[np.ndarray, "a"]]]
-    by_name: dict[str, Linear]
-    by_number: dict[int, Linear]
+    by_name: Annotated[dict[str, Linear], Dims(None)]
+    by_number: Annotated[dict[int, Linear], Dims(None)]
     untyped: Any
 
 

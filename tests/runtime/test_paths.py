@@ -160,7 +160,8 @@ def test_secrets_in_a_url_are_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    "look", [inspect, verify, lambda path: restore(path, Model), lambda path: convert(path, "/tmp/x")]
+    "look",
+    [inspect, verify, lambda path: restore(path, Model), lambda path: convert(path, path.parent.parent / "copy")],
 )
 @pytest.mark.parametrize(
     "name", ["x.msgpack", "x.safetensors", "x.safetensors.index.json", "x.npz", "x", "empty", "no/x"]

@@ -53,8 +53,8 @@ class Params:
 @state
 class Train:
     step: int
-    params: Params
-    trace: Annotated[optax.TraceState, Fields(trace=Params)]
+    params: Annotated[Params, Dims(None)]
+    trace: Annotated[optax.TraceState, Fields(trace=Annotated[Params, Dims(None)])]
     empty: optax.EmptyState
     rng: Key[Array, ""]
     host: Int32[np.ndarray, "k"]

@@ -13,7 +13,7 @@ from jaxtyping import Float32, PyTree
 
 from treaty.generator import load
 from treaty.runtime import StateMismatchError, explain, from_bytes, from_state_dict, to_bytes, to_state_dict
-from treaty.schema import Fields, field, state
+from treaty.schema import Dims, Fields, field, state
 
 
 @state
@@ -26,7 +26,7 @@ class Options:
 
 @state
 class Outer:
-    parts: list[Options]
+    parts: Annotated[list[Options], Dims(None)]
     table: dict[str, Float32[Array, "d"]]
     rest: PyTree = None
 

@@ -34,7 +34,6 @@ from treaty.runtime import (
     verify,
 )
 from treaty.runtime.formats.table import FORMATS
-from treaty.schema.keymap import KeyMap
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -82,7 +81,13 @@ def test_dtypes_are_widened_and_not_narrowed(tmp_path: Path) -> None:
 
 
 def test_options_of_save_for_which_it_has_no_room_are_refused(tmp_path: Path) -> None:
-    for option in ({"metadata": {"a": "b"}}, {"max_shard_bytes": 9}, {"timeout": 9.0}, {"keymap": KeyMap([])}):
+    for option in (
+        {"metadata": {"a": "b"}},
+        {"max_shard_bytes": 9},
+        {"timeout": 9.0},
+        {"base": "x"},
+        {"compress": "zstd"},
+    ):
         with pytest.raises(TreatyError, match=rf"expected .* for {next(iter(option))}, got '.*x\.toy'"):
             save(tmp_path / "x.toy", train(), **option)
     assert not (tmp_path / "x.toy").exists()

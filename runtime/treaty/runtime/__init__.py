@@ -31,10 +31,17 @@ _HOMES: Final = {
         "StorageError",
         "TreatyError",
     ),
+    "_live.from_live": ("from_live",),
+    "_live.to_live": ("to_live", "update_live"),
+    "_manager.decisions": ("Decision",),
+    "_manager.listing": ("StepVerdict",),
+    "_manager.manager": ("CheckpointManager",),
     "_process.background": ("SaveHandle",),
+    "_process.watching": ("Transfer", "watch"),
     "_restore.preflight": ("Plan",),
     "_state.abstract": ("abstract", "nbytes"),
     "_state.state_dict": ("explain", "from_state_dict", "to_state_dict"),
+    "_state.validate": ("validate",),
     "formats.msgpack.instances": ("from_bytes", "to_bytes"),
     "formats.shared.outcomes": ("Inspection", "Verified"),
 }
@@ -62,13 +69,22 @@ if TYPE_CHECKING:
     from treaty.runtime._errors import StateMismatchError as StateMismatchError
     from treaty.runtime._errors import StorageError as StorageError
     from treaty.runtime._errors import TreatyError as TreatyError
+    from treaty.runtime._live.from_live import from_live as from_live
+    from treaty.runtime._live.to_live import to_live as to_live
+    from treaty.runtime._live.to_live import update_live as update_live
+    from treaty.runtime._manager.decisions import Decision as Decision
+    from treaty.runtime._manager.listing import StepVerdict as StepVerdict
+    from treaty.runtime._manager.manager import CheckpointManager as CheckpointManager
     from treaty.runtime._process.background import SaveHandle as SaveHandle
+    from treaty.runtime._process.watching import Transfer as Transfer
+    from treaty.runtime._process.watching import watch as watch
     from treaty.runtime._restore.preflight import Plan as Plan
     from treaty.runtime._state.abstract import abstract as abstract
     from treaty.runtime._state.abstract import nbytes as nbytes
     from treaty.runtime._state.state_dict import explain as explain
     from treaty.runtime._state.state_dict import from_state_dict as from_state_dict
     from treaty.runtime._state.state_dict import to_state_dict as to_state_dict
+    from treaty.runtime._state.validate import validate as validate
     from treaty.runtime.formats.msgpack.instances import from_bytes as from_bytes
     from treaty.runtime.formats.msgpack.instances import to_bytes as to_bytes
     from treaty.runtime.formats.shared.outcomes import Inspection as Inspection

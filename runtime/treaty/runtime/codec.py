@@ -4,9 +4,10 @@ Checks raise `Misfit` without a message: the caller then runs `explain` over the
 """
 
 import enum
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast, get_origin, overload
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_origin, overload
 
 import attrs
 import jax
@@ -66,6 +67,8 @@ from treaty.runtime._state.state_dict import build as build
 from treaty.runtime._state.untyped import read_untyped as read_untyped
 from treaty.runtime._state.untyped import write_untyped as write_untyped
 from treaty.schema import Schema
+from treaty.schema._key_texts import key_text
+from treaty.schema.from_init.fitted import shape_from
 from treaty.schema.modules import symbol_of
 
 _T = TypeVar("_T")
@@ -159,6 +162,32 @@ def indexed(items: Iterable[Any], write: Callable[[Any], Any] | None = None) -> 
     """A sequence in state-dict form, keys "0", "1", …, with its items written by `write`."""
     values = items if isinstance(items, (list, tuple)) else list(items)
     return alike.write_each(values, write, index_keys(len(values)))
+
+
+def spread_into(state: Mapping[str, object], text: str, items: Mapping[str, object]) -> None:
+    """Add the states of items to that of their class, by the keys that they have there: `block_0`, `block_1`, …
+
+    `state` is a TypedDict of the other keys: no type checker knows keys that count.
+    """
+    cast("dict[str, object]", state).update(key_text(text).spread(alike.written_out(items)))
+
+
+class SpreadItems(TypedDict):
+    """Entries that lie beside those of a class, in code that was generated before `spread_into`."""
+
+
+def spread(text: str, items: Mapping[str, object]) -> SpreadItems:
+    """What `spread_into` adds; pyrefly refuses it between the entries of a TypedDict."""
+    state: SpreadItems = {}
+    spread_into(state, text, items)
+    return state
+
+
+def gathered(state: Mapping[str, object], text: str) -> Any:
+    """The way back: the states of items as if they lay under a key of their own."""
+    if type(state) is not dict:
+        raise Misfit
+    return key_text(text).gathered(alike.entries_of(state))
 
 
 def exact_list(value: _L) -> _L:
@@ -293,6 +322,30 @@ def check_partial(value: Partial, func: Callable[..., Any]) -> None:
 def partial(func: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Partial:
     make: Callable[..., Partial] = Partial
     return make(func, *args, **keywords)
+
+
+def fitted(
+    value: Any,
+    put: Put,
+    dtype: "np.dtype[Any]",
+    make: Callable[[], Any],
+    at: str,
+    shape: "tuple[int | None, ...]",
+    param: "np.dtype[Any]",
+) -> jax.Array:
+    """An array of an optimizer's state whose shape its init says, for a param of this shape and dtype."""
+    known = tuple(size for size in shape if size is not None)
+    expected = fitted_shape(make, at, known, param) if len(known) == len(shape) else value.shape
+    return put(value, dtype, expected)
+
+
+def fitted_shape(make: Callable[[], Any], at: str, shape: tuple[int, ...], param: "np.dtype[Any]") -> tuple[int, ...]:
+    return shape_from(make, at, shape, param.name)
+
+
+def ordered(*items: tuple[str, Any]) -> Keywords:
+    """A dict that JAX takes for another than a plain one: by the order of its keys."""
+    return OrderedDict(items)
 
 
 def other_class(obj: object, cls: type) -> StateMismatchError:

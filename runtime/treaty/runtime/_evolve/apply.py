@@ -14,7 +14,9 @@ from treaty.runtime._lazy import LazyArray
 from treaty.runtime._same import same_bytes
 from treaty.runtime._state.explain import dims_of, explain
 from treaty.runtime._trees import Path, abstract, flatten, insert, is_stored_array
+from treaty.schema import Schema
 from treaty.schema._key_patterns import SEPARATOR
+from treaty.schema._key_texts import fused
 from treaty.schema.dtypes import BY_NAME
 from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.resolution import (
@@ -32,10 +34,16 @@ from treaty.schema.evolution.resolution import (
     Through,
     Unless,
 )
+from treaty.schema.gathering import gather, gathered_path, spread
+
+
+def carry_out(plan: Plan, tree: Any, writer: Schema, reader: Schema, sizes: Mapping[str, int] | None = None) -> Any:
+    """The state dict of `reader` that a plan makes of one of `writer`, which stays as it is."""
+    return spread(reader, apply(plan, gather(writer, tree), sizes))
 
 
 def apply(plan: Plan, tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
-    """The state dict that a plan makes of another, which stays as it is. `sizes` are of axes that no array shows."""
+    """The same between states that are gathered. `sizes` are of axes that no array shows."""
     return _Application(sizes or {}).run(plan, tree, (), last=True)
 
 
@@ -89,7 +97,7 @@ class _Application:
             given = settled(plan.step.call(pending(value)))
         except Exception as error:  # a migration is user code: it can raise anything
             raise MigrationError(f"{name}: {plan.step.where} raised {type(error).__name__}: {error}") from error
-        if found := explain(plan.given, abstract(given)):
+        if found := explain(plan.given.gathered, abstract(given)):
             lines = "\n".join(f"{one}, in what {plan.step.where} returned" for one in found)
             raise MigrationError(f"{name}: a migration has to return the next revision\n{lines}")
         return given
@@ -102,7 +110,7 @@ class _Application:
         for move in plan.moves:
             for at, one in list(_matching(value, move.source)):
                 taken.add(at)
-                given.append((_target(move, at, plan.back), self.run(move.plan, one, (*path, *at), last=False)))
+                given.append((_target(plan, move, at), self.run(move.plan, one, (*path, *at), last=False)))
         known = self._known_sizes(plan, value)
         for shape in plan.shaped:
             leaves = {at: one for source in shape.sources for at, one in _matching(value, source)}
@@ -116,14 +124,14 @@ class _Application:
 
     def _known_sizes(self, plan: Through, value: Any) -> dict[str, int]:
         schema = plan.given if plan.back else plan.taken
-        found = {} if schema is None or not plan.shaped else dims_of(schema, abstract(value))
+        found = {} if schema is None or not plan.shaped else dims_of(schema.gathered, abstract(value))
         return {**found, **self.sizes}
 
     def _shape(
         self, plan: Through, shape: Shape, leaves: Mapping[Path, Any], sizes: Mapping[str, int], path: Path
     ) -> Iterator[tuple[Path, Any]]:
         separator, other = (SEPARATOR, ".") if plan.back else (".", SEPARATOR)
-        named = {separator.join(at): one for at, one in leaves.items()}
+        named = {separator.join(fused(at)): one for at, one in leaves.items()}
         assert not isinstance(plan.step, Function)
         known = {**sizes, **plan.step.keymap.sizes}
         try:
@@ -132,7 +140,7 @@ class _Application:
             where = f"migration({plan.cls.rpartition(':')[2]}, {plan.number}) at {show_keys(path)}"
             raise MigrationError("\n".join(f"{line}, in {where}" for line in error.problems)) from None
         for name, one in found.items():
-            yield tuple(name.split(other)), one
+            yield gathered_path(_given(plan), tuple(name.split(other))), one
 
 
 def _converted(plan: ConvertLeaf, value: Any) -> Any:
@@ -169,13 +177,19 @@ def _matching(value: Any, pattern: Path, at: Path = ()) -> Iterator[tuple[Path, 
                 yield from _matching(value[key], pattern[1:], (*at, key))
 
 
-def _target(move: Move, at: Path, back: bool) -> Path:
+def _target(plan: Through, move: Move, at: Path) -> Path:
     """Where a rule takes the node at a path: what stands for every key there is the same on both sides."""
     leg = move.rule.legs[0]
-    source, target = (leg.field, leg.stored) if back else (leg.stored, leg.field)
-    match = source.regex(leg.indices).fullmatch((SEPARATOR if back else ".").join(at))
+    source, target = (leg.field, leg.stored) if plan.back else (leg.stored, leg.field)
+    match = source.regex(leg.indices).fullmatch((SEPARATOR if plan.back else ".").join(fused(at)))
     assert match is not None  # the path was found by this pattern
-    return tuple(target.fill(match.groupdict()).split("." if back else SEPARATOR))
+    return gathered_path(_given(plan), tuple(target.fill(match.groupdict()).split("." if plan.back else SEPARATOR)))
+
+
+def _given(plan: Through) -> Schema:
+    """The schema of what the rules of a migration give."""
+    assert plan.taken is not None
+    return plan.taken if plan.back else plan.given
 
 
 def _without(value: Any, taken: set[Path], path: Path) -> Any:

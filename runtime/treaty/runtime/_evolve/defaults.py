@@ -89,6 +89,6 @@ def _state(type: ir.Type, value: Any) -> Any:
         return {str(index): _state(item, one) for index, (item, one) in enumerate(pairs)}
     if isinstance(type, ir.Dict):
         return {str(key): _state(type.value, one) for key, one in value.items()}
-    if isinstance(type, (ir.Array, ir.Scalar, ir.NumpyScalar, ir.Untyped, ir.Partial, ir.Optional)):
+    if isinstance(type, (ir.Array, ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Untyped, ir.Partial, ir.Optional)):
         return value
     assert_never(type)

@@ -13,8 +13,10 @@ from treaty.runtime._golden.sizes import Env, env_of, small_sizes
 from treaty.runtime._lazy import HostArray
 from treaty.runtime._trees import Path
 from treaty.schema import Schema, TreatyError, ir
+from treaty.schema._key_texts import key_text
 from treaty.schema.dims import Dim, Expr, evaluate
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
+from treaty.schema.from_init.fitted import fitted_shape
 
 _ITEMS: Final = 2  # of a list or dict whose length nothing says
 _POWERS: Final = (0.5, 1.0, 2.0, 4.0)  # which the narrowest floats have
@@ -39,11 +41,17 @@ class _Maker:
             raise TreatyError(f"expected a class that ends, got {cls.symbol} in itself at {show_keys(path)}")
         env = env_of(cls, given, self.free)
         below = (*above, cls.id)
-        return {field.key: self.type(field.type, env, (*path, field.key), below) for field in cls.fields}
+        made = {field.key: self.type(field.type, env, (*path, field.key), below) for field in cls.fields}
+        for field in cls.fields:
+            if field.spread:
+                made |= key_text(field.key).spread(made.pop(field.key))
+        return made
 
     def type(self, type: ir.Type, env: Env, path: Path, above: tuple[str, ...]) -> Any:
         if isinstance(type, ir.Array):
             return array(type.dtype, _shape(type.dims, env), _seed(path))
+        if isinstance(type, ir.Fitted):
+            return array(type.dtype, fitted_shape(type, _shape(type.dims, env)), _seed(path))
         if isinstance(type, ir.Key):
             impl = type.impl or next(iter(KEY_IMPLS))
             return {"impl": impl, "data": array("uint32", (*_shape(type.dims, env), KEY_IMPLS[impl]), _seed(path))}

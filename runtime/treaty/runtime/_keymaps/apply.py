@@ -1,8 +1,9 @@
 """Key maps applied: the named tensors of a checkpoint become a state dict, and back, and every problem is told at once."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -10,8 +11,10 @@ from treaty.runtime._errors import KeyMapError, show_keys
 from treaty.runtime._keymaps.views import Unfit, cut, join, lengths_along, rearrange, stack, take
 from treaty.runtime._same import same_bytes
 from treaty.runtime._trees import flatten, is_stored_array, nest_named, shown
-from treaty.schema._key_patterns import SEPARATOR, Layout, Pattern, parse_field, parse_stored
-from treaty.schema.keymap import ANYTHING, KeyMap, Rule
+from treaty.schema._key_patterns import BELOW, SEPARATOR, Layout, Pattern, parse_field, parse_stored
+from treaty.schema.keymap import KeyMap, Rule
+
+_Hit: TypeAlias = tuple[int, int, dict[str, str]]  # a rule, a leg of it, and what its placeholders stand for
 
 
 def to_fields(keymap: KeyMap, tensors: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
@@ -19,7 +22,7 @@ def to_fields(keymap: KeyMap, tensors: Mapping[str, Any], sizes: Mapping[str, in
     problems = list(_unequal_ties(keymap, tensors))
     known = {**keymap.sizes, **(sizes or {})}
     ignored = [
-        *_ignored(keymap.ignore_stored, parse_stored, "."),
+        *_ignored(keymap.ignore_stored, parse_stored),
         *(parse_stored(name).regex(frozenset()) for name in keymap.ties),
     ]
     flat = _Run(keymap, True, known, problems).apply(tensors, ignored)
@@ -31,9 +34,7 @@ def to_stored(keymap: KeyMap, tree: Mapping[str, Any]) -> dict[str, Any]:
     """Tensors by name, of a state dict."""
     problems: list[str] = []
     flat = {SEPARATOR.join(path): leaf for path, leaf in flatten(tree)}
-    stored = _Run(keymap, False, keymap.sizes, problems).apply(
-        flat, _ignored(keymap.ignore_fields, parse_field, SEPARATOR)
-    )
+    stored = _Run(keymap, False, keymap.sizes, problems).apply(flat, _ignored(keymap.ignore_fields, parse_field))
     _finish(problems, keymap, stored)
     return stored
 
@@ -89,6 +90,8 @@ class _Run:
         matched = self._match(legs, sources, ignored)
         for rule, sides, cells in zip(self.keymap.rules, legs, matched, strict=True):
             missing = [side for side, of_side in zip(sides, cells, strict=True) if not of_side]
+            if len(missing) == len(sides) and rule.is_rest:  # there need not be a rest
+                continue
             for side in dict.fromkeys(self._pattern(side.source) for side in missing):
                 self.problems.append(f"expected something for each rule, got nothing for {side}")
             if not missing:
@@ -109,25 +112,47 @@ class _Run:
         """Which leg each source belongs to; where a rule cuts its source, that is all of its legs."""
         matched: list[list[list[_Cell]]] = [[[] for _ in sides] for sides in legs]
         regexes = [
-            (number, index, side.source.regex(side.indices))
+            (number, index, side, side.source.regex(side.indices))
             for number, sides in enumerate(legs)
             for index, side in enumerate(sides)
             if index == 0 or side.source != sides[0].source
         ]
         for name, value in sources.items():
-            hits = [(number, index, match) for number, index, regex in regexes if (match := regex.fullmatch(name))]
-            if any(one.fullmatch(name) for one in ignored):
+            is_ignored = any(one.fullmatch(name) for one in ignored)
+            hits = self._narrowest(
+                [
+                    (number, index, side.source.values(match))
+                    for number, index, side, regex in regexes
+                    if (match := regex.fullmatch(name)) and not (is_ignored and self.keymap.rules[number].has_subtree)
+                ]
+            )
+            if is_ignored:
                 if hits:
                     self.problems.append(f"expected a rule or to be ignored, got both for {self._shown(name)}")
             elif len(hits) != 1:
                 got = "none" if not hits else " and ".join(str(self.keymap.rules[number]) for number, _, _ in hits)
                 self.problems.append(f"expected one rule, got {got} for {self._shown(name)}")
-            for number, index, match in hits[:1]:
-                matched[number][index].append(_Cell(name, match.groupdict(), value))
+            for number, index, values in hits[:1]:
+                self._check_keys(name, values)
+                matched[number][index].append(_Cell(name, values, value))
         for sides, cells in zip(legs, matched, strict=True):
             if len(sides) > 1 and all(side.source == sides[0].source for side in sides):
                 cells[1:] = [list(cells[0]) for _ in sides[1:]]
         return matched
+
+    def _narrowest(self, hits: list[_Hit]) -> list[_Hit]:
+        if len(hits) < 2:
+            return hits
+        narrowness = [self.keymap.rules[number].narrowness for number, _, _ in hits]
+        return [hit for hit, one in zip(hits, narrowness, strict=True) if one == max(narrowness)]
+
+    def _check_keys(self, name: str, values: Mapping[str, str]) -> None:
+        """Stored names are keys joined with dots: a key with a dot of its own would come back as two."""
+        odd = [key for key in values.get(BELOW, "").split(SEPARATOR) if "." in key]
+        if odd and not self.inward:
+            self.problems.append(
+                f"expected keys without dots below **, got {odd[0]!r} at {self._shown(name)}; write a rule for it"
+            )
 
     def _rule(self, rule: Rule, sides: list[_Side], cells: list[list[_Cell]]) -> None:
         is_cut = len(sides) > 1 and sides[0].source == sides[1].source
@@ -239,7 +264,9 @@ class _Run:
         return repr(name) if source == self.inward else show_keys(tuple(name.split(SEPARATOR)))
 
     def _pattern(self, pattern: Pattern) -> str:
-        name = self._shown(pattern.fill({name: f"{{{name}}}" for name in pattern.placeholders}))
+        name = self._shown(
+            pattern.fill({name: name if name == BELOW else f"{{{name}}}" for name in pattern.placeholders})
+        )
         return name if self.inward else name.replace("['{", "[{").replace("}']", "}]")
 
 
@@ -257,25 +284,8 @@ def _unequal_ties(keymap: KeyMap, tensors: Mapping[str, Any]) -> Iterator[str]:
             yield f"expected a copy of {kept!r}, got something else at {name!r}; it needs a field of its own"
 
 
-def _ignored(names: Iterable[str], parse: Any, separator: str) -> list[Any]:
-    found = []
-    for name in names:
-        below = name.endswith(f".{ANYTHING}")
-        pattern: Pattern = parse(name.removesuffix(f".{ANYTHING}"))
-        if below:
-            pattern = Pattern((*pattern.parts[:-1], pattern.parts[-1] + separator), pattern.indices)
-        found.append(_Below(pattern.regex(frozenset())) if below else pattern.regex(frozenset()))
-    return found
-
-
-@frozen
-class _Below:
-    """Matches what begins as its pattern says."""
-
-    regex: Any
-
-    def fullmatch(self, name: str) -> Any:
-        return self.regex.match(name)
+def _ignored(names: Iterable[str], parse: Callable[[str], Pattern]) -> list[re.Pattern[str]]:
+    return [parse(name).regex(frozenset()) for name in names]
 
 
 def _without(part: Any, axis: int) -> list[int]:

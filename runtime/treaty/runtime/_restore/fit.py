@@ -63,7 +63,7 @@ class _Fitter:
         return fitted
 
     def _is_empty(self, type: ir.Type) -> bool:
-        return isinstance(type, (ir.Node, ir.Tuple)) and not ir.parts(self.schema, type)
+        return isinstance(type, (ir.Node, ir.Tuple)) and not ir.parts(self.schema.gathered, type)
 
 
 def _fit_array(type: ir.Type, leaf: LazyArray) -> Any:
@@ -76,7 +76,7 @@ def _fit_array(type: ir.Type, leaf: LazyArray) -> Any:
         return python_scalars(leaf)
     if isinstance(type, (ir.Scalar, ir.Enum)):
         return leaf.read().item() if isinstance(leaf, MaybeScalar) else leaf
-    if isinstance(type, ir.Array):
+    if isinstance(type, (ir.Array, ir.Fitted)):
         return _as_declared(BY_NAME[type.dtype].numpy, leaf) if leaf.dtype.type is np.void else leaf
     if isinstance(type, (ir.Sequence, ir.Tuple, ir.Dict, ir.Optional, ir.Partial)):
         return leaf

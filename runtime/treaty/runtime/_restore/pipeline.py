@@ -4,23 +4,27 @@ All that is wrong is raised before an array is read; then arrays are read where 
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
+
+import jax
 
 from treaty.runtime._devices.shardings import placement
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.progress import progress_bar
+from treaty.runtime._process.watching import Measure
 from treaty.runtime._restore.casts import fit_dtypes
 from treaty.runtime._restore.fit import fit
+from treaty.runtime._restore.mapped import NOTHING, build_mapped
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.read import read_arrays
-from treaty.runtime._restore.resolve import Resolved, is_surely_present, resolve
+from treaty.runtime._restore.resolve import Resolved, resolve
 from treaty.runtime._restore.select import select
 from treaty.runtime._restore.source import Source
 from treaty.runtime._state.declared import Declared
+from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import Codec, codec_of, is_class
-from treaty.runtime._state.state_dict import from_state_dict
+from treaty.runtime._state.state_dict import from_state_dict, write_state
 from treaty.runtime._trees import Path, flatten, is_stored_array, nest
 from treaty.schema.evolution.resolution import Resolution, show
 from treaty.schema.keymap import KeyMap
@@ -30,14 +34,32 @@ def restore(source: Source, target: Any, options: Options) -> Any:
     """Build `target`, a class, generic alias or template, from an open checkpoint."""
     codec = codec_of(target)
     options.check(codec)
+    with Measure("restore", source.where) as measure:
+        built = _measured(source, codec, target, options, measure)
+        if measure.is_wanted and options.dims is None and is_class(target):
+            measure.note = ", ".join(filter(None, [measure.note, _sizes_taken(codec, built)]))
+        return built
+
+
+def _measured(source: Source, codec: Codec[Any], target: Any, options: Options, measure: Measure) -> Any:
     # The shapes of a template are compared with what was built: too late where that takes a transfer.
-    if options.is_plain and source.is_mapped and is_class(target) and is_surely_present(source, codec):
-        with suppress(StateMismatchError):  # of dtypes that may be cast, or of what is told in full below
-            return source.build(target, options.dims, options.into)
-    return _restore(source, codec, target, options)
+    if options.is_plain and source.is_mapped and is_class(target):
+        built = build_mapped(source, codec, options)
+        if built is not NOTHING:
+            if measure.is_wanted:
+                measure.nbytes = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(built))
+            measure.note = source.inferred
+            return built
+    return _restore(source, codec, target, options, measure)
 
 
-def _restore(source: Source, codec: Codec[Any], target: Any, options: Options) -> Any:
+def _sizes_taken(codec: Codec[Any], built: Any) -> str:
+    """What the caller gave no word on, and no template for: any other sizes would have been as welcome."""
+    sizes = dims_of(codec.schema, write_state(codec, built))
+    return f"dims read from the data: {', '.join(f'{name}={size}' for name, size in sizes.items())}" if sizes else ""
+
+
+def _restore(source: Source, codec: Codec[Any], target: Any, options: Options, measure: Measure) -> Any:
     with collector_paused():
         found = resolve(source, codec, options) if options.keymap is None else _mapped(source, options.keymap, options)
         tree = found.tree
@@ -47,7 +69,9 @@ def _restore(source: Source, codec: Codec[Any], target: Any, options: Options) -
         placed = placement(codec.schema, shapes, options.mesh, options.rules, options.shardings, options.into)
         leaves: dict[Path, Any] = dict(flatten(tree)) if type(tree) is dict else {(): tree}
         arrays = {path: leaf for path, leaf in leaves.items() if is_stored_array(leaf)}
-    with progress_bar("restore", sum(leaf.nbytes for leaf in arrays.values()), options.progress) as advance:
+    measure.nbytes = sum(leaf.nbytes for leaf in arrays.values())
+    measure.note = source.inferred
+    with progress_bar("restore", measure.nbytes, options.progress) as advance:
         leaves.update(read_arrays(arrays, declared, placed, options, advance))
     with collector_paused():
         return from_state_dict(target, nest(leaves.items()), dims=options.dims, into=options.into)

@@ -7,11 +7,10 @@ from typing import Any
 from attrs import frozen
 
 from treaty.runtime._errors import MigrationError, StateMismatchError
-from treaty.runtime._evolve.apply import apply
 from treaty.runtime._restore.casts import fit_dtypes
 from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
-from treaty.runtime._restore.resolve import Resolved, find_resolution
+from treaty.runtime._restore.resolve import Resolved, carried_out, find_resolution
 from treaty.runtime._restore.source import Source
 from treaty.runtime._state.registry import Codec, codec_of
 from treaty.schema import resolve as resolve_schemas
@@ -109,7 +108,7 @@ def _mismatches(
 ) -> list[str]:
     """What the stored shapes show."""
     try:
-        tree = found.tree if found.resolution is None else apply(resolution.plan, found.tree, options.dims)
+        tree = found.tree if found.resolution is None else carried_out(resolution, found.tree, options)
         if not found.is_exact:
             tree = fit(codec.schema, tree, forgets_none=source.forgets_none)
         fit_dtypes(codec, target, tree, options.dims, options.cast)

@@ -4,16 +4,15 @@ A directory has its schema inside. Of other formats, the locked revision whose s
 fit and mean different things, `revision=` has to say which.
 """
 
-import logging
 from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import attrs
 from attrs import frozen
 
 from treaty.runtime._errors import InvalidArgumentError, StateMismatchError
-from treaty.runtime._evolve.apply import apply
+from treaty.runtime._evolve.apply import carry_out
 from treaty.runtime._evolve.histories import has_history, history_of
 from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
@@ -27,8 +26,6 @@ from treaty.schema import resolve as resolve_schemas
 from treaty.schema.evolution.history import History
 from treaty.schema.evolution.migrations import steps_of
 from treaty.schema.evolution.resolution import Keep, Resolution
-
-log: Final = logging.getLogger("treaty")
 
 
 @frozen
@@ -46,11 +43,31 @@ def resolve(source: Source, codec: Codec[Any], options: Options) -> Resolved:
     found = find_resolution(source, codec, options)
     if found.resolution is None or found.resolution.is_as_is:
         return found
-    name = codec.schema.root_class.qualname
-    tree = apply(found.resolution.plan, found.tree, options.dims)
+    tree = carried_out(found.resolution, found.tree, options)
     if found.resolution.ok:
-        log.info("restore of %s as %s: %s", source.where, name, found.resolution.summary())
+        note_resolution(source, codec, found.resolution)
     return Resolved(tree, found.is_exact, found.resolution)
+
+
+def note_resolution(source: Source, codec: Codec[Any], resolution: Resolution) -> None:
+    source.inferred = f"as {codec.schema.root_class.qualname}: {resolution.summary()}"
+
+
+def ways_from(source: Source, codec: Codec[Any], options: Options) -> Iterator[Resolution]:
+    """From each earlier revision that a checkpoint which keeps no schema may be of; only from the one that it says, if it does."""
+    history = _history(codec)
+    if history is None:
+        return
+    said = _said(source, codec, history, options)
+    if said is not None:
+        yield _resolution(codec, history, said, source, options)
+    elif not source.revisions:
+        yield from (_resolution(codec, history, number, source, options) for number in _earlier(codec, history))
+
+
+def carried_out(resolution: Resolution, tree: Any, options: Options | None = None) -> Any:
+    sizes = None if options is None else options.dims
+    return carry_out(resolution.plan, tree, resolution.writer, resolution.reader, sizes)
 
 
 def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Resolved:
@@ -246,7 +263,7 @@ def _give_the_same(fits: Sequence[tuple[int, Any, Resolution | None]]) -> bool:
     """Whether a checkpoint becomes the same, whichever revision it is of, as where None is filled in for what is not there."""
     if not all(resolution is None or resolution.ok for _, _, resolution in fits):
         return False
-    trees = [tree if resolution is None else apply(resolution.plan, tree) for _, tree, resolution in fits]
+    trees = [tree if resolution is None else carried_out(resolution, tree) for _, tree, resolution in fits]
     first, *others = (dict(flatten(tree)) for tree in trees)
     return all(one.keys() == first.keys() and all(first[key] is one[key] for key in one) for one in others)
 

@@ -10,6 +10,7 @@ from treaty.runtime._trees import Path
 from treaty.schema import Schema, TreatyError, ir
 from treaty.schema.evolution.moves import nodes_below, without
 from treaty.schema.evolution.resolution import EACH
+from treaty.schema.gathering import gathered_path
 
 At: TypeAlias = str | Sequence[str] | None
 _T = TypeVar("_T")
@@ -40,7 +41,8 @@ def narrowed(schema: Schema, at: At) -> Schema | None:
         return schema
     if isinstance(at, str):
         return _class_at(schema, roots[0])
-    others = [path for path, _ in nodes_below(schema) if not any(_meet(path, root) for root in roots)]
+    wanted = [gathered_path(schema, root) for root in roots]
+    others = [path for path, _ in nodes_below(schema) if not any(_meet(path, root) for root in wanted)]
     return without(schema, others)
 
 

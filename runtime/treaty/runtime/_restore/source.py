@@ -6,7 +6,7 @@ from typing import Any
 
 from treaty.runtime._restore.fit import fit, python_scalars
 from treaty.runtime._restore.select import At, select
-from treaty.runtime._state.state_dict import Into, from_state_dict
+from treaty.runtime._state.alike import AlikeRun
 from treaty.runtime._trees import dotted, flatten, nest
 from treaty.schema import Schema
 
@@ -22,9 +22,11 @@ class Source:
     digest: str | None = None  # of the writer's schema, where the format keeps only that
     revisions: Mapping[str, int] = {}  # of the writer's classes, by symbol, where the format keeps them
     metadata: Mapping[str, Any] = {}
+    inferred = ""  # what became of a checkpoint of an earlier revision, in words
     is_exact = True  # whether the format says itself what is empty, and what was a Python value
     forgets_none = False  # whether it stores no None at all
     is_mapped = False  # whether all of it can be had at once, as views of a file
+    has_runs = False  # whether `mapped` can give alike items as runs
     scratch: Path | None = None  # a folder for what has to be unpacked; in memory where there is none
 
     def __init__(self, where: str, tree: Any = None, metadata: Mapping[str, Any] | None = None) -> None:
@@ -52,9 +54,9 @@ class Source:
         """The leaves by the names that a key map speaks of."""
         return dotted(self.tree())
 
-    def build(self, target: Any, dims: Mapping[str, int] | None, into: Into | None) -> Any:
-        """An instance at once, of a checkpoint that is mapped: its reader checks what it builds, and nothing is done twice."""
-        return from_state_dict(target, self.whole(None), dims=dims, into=into)
+    def mapped(self, schema: Schema, *, alike: bool = False) -> tuple[Any, dict[int, list[AlikeRun]]]:
+        """The state dict of a checkpoint that is mapped, for a reader that checks what it builds. `alike` items may be in runs."""
+        return self.whole(schema), {}
 
     def require_files(self) -> None:
         """That all files are there, in full length, for whoever looks at no array. Most formats know when they are opened."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from treaty.runtime._errors import InvalidArgumentError, MigrationError, StateMismatchError
-from treaty.runtime._evolve.apply import apply
+from treaty.runtime._evolve.apply import carry_out
 from treaty.runtime._evolve.histories import has_history, history_of
 from treaty.runtime._state.explain import explain
 from treaty.runtime._state.registry import Codec, revisions_of
@@ -28,7 +28,7 @@ def as_revision(codec: Codec[Any], tree: dict[str, Any], revision: int) -> tuple
             f"expected revision {revision} of {cls.qualname} to lead to the present one, got:\n{problems}"
         )
     try:
-        back = apply(inverse(found.plan), tree)
+        back = carry_out(inverse(found.plan), tree, codec.schema, schema)
     except NoInverseError as error:
         lines = "\n".join(error.problems)
         raise MigrationError(f"expected a way back to revision {revision} of {cls.qualname}, got:\n{lines}") from None

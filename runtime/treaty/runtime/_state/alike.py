@@ -232,6 +232,12 @@ def write_each(items: Sequence[Any], write: Callable[[Any], Any] | None, keys: S
     return dict(zip(keys, map(write, items) if write else items, strict=False))
 
 
+def written_out(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What `write_each` gave, item by item: for whoever puts the items into another dict, of which no run is known."""
+    run = (_sketch.get() or {}).pop(id(state), None)
+    return state if run is None else dict(zip(state, repeat_like(run), strict=True))
+
+
 def _on_host(state: Any, columns: Mapping[int, list[Any]]) -> Any:
     if id(state) in columns:
         return columns[id(state)][0]

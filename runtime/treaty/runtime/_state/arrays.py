@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from treaty.runtime._process.forks import check_devices
+from treaty.runtime._state.many_arrays import put_many
 from treaty.schema import TreatyError
 from treaty.schema.dtypes import KEY_IMPLS
 
@@ -151,11 +152,10 @@ def transfer(pending: Sequence[Any]) -> list[jax.Array]:
     for leaf in pending:
         refuse_narrowing(leaf.dtype)
     try:
-        arrays: list[jax.Array] = jax.device_put([np.asarray(leaf) for leaf in pending])
+        return put_many([np.asarray(leaf) for leaf in pending])
     except (TypeError, ValueError, jax.errors.JaxRuntimeError) as error:
         dtypes = ", ".join(sorted({str(leaf.dtype) for leaf in pending}))
         raise TreatyError(f'JAX cannot place arrays of {dtypes} on this device; pass into="numpy": {error}') from error
-    return arrays
 
 
 def refuse_narrowing(dtype: _DType) -> None:
@@ -174,6 +174,14 @@ def write_key(key: jax.Array) -> KeyState:
     is_abstract = isinstance(key, jax.ShapeDtypeStruct)
     data = jax.eval_shape(jax.random.key_data, key) if is_abstract else jax.random.key_data(key)
     return {"impl": str(_impl_of(key)), "data": data}
+
+
+def outline_key(key: Any) -> Any:
+    """What `write_key` would make of a key, by its attributes alone; another value as it is."""
+    if not is_key(key):
+        return key
+    impl, struct = str(_impl_of(key)), cast(Any, jax.ShapeDtypeStruct)
+    return {"impl": impl, "data": struct((*key.shape, KEY_IMPLS.get(impl, 0)), _uint32)}
 
 
 def read_key(state: KeyState, put: Put, shape: tuple[int | None, ...], impl: str | None = None) -> jax.Array:

@@ -6,6 +6,7 @@ from typing import Any, assert_never
 from attrs import evolve, frozen
 
 from treaty.schema import Schema, ir
+from treaty.schema._key_texts import key_text
 from treaty.schema.dims import Dim, Expr, Int, Name
 
 Keys = tuple[str, ...]
@@ -37,7 +38,8 @@ def as_state(schema: Schema, value: Any) -> Any:
 
 def _in_class(schema: Schema, cls: ir.Class, state: Any, names: _Names, path: Keys) -> Iterator[tuple[Keys, Declared]]:
     for field in cls.fields:
-        found = _in_type(schema, field.type, state[field.key], names, (*path, field.key))
+        entries = ir.entries(schema, field, state).items()
+        found = (one for key, type in entries for one in _in_type(schema, type, state[key], names, (*path, key)))
         yield from _castable(field, found) if field.cast_from else found
 
 
@@ -46,6 +48,8 @@ def _in_type(schema: Schema, type: ir.Type, state: Any, names: _Names, path: Key
         type = ir.Untyped() if state is None else type.item
     if isinstance(type, ir.Array):
         yield path, Declared(type, tuple(_called(dim, names) for dim in type.dims))
+    elif isinstance(type, ir.Fitted):  # which of its axes is which dim, only init knows
+        yield path, Declared(ir.Array(type.dtype, ()), ((),) * len(getattr(state, "shape", ())))
     elif isinstance(type, ir.Key):
         yield (*path, "data"), Declared(type, (*(_called(dim, names) for dim in type.dims), ()))
     elif isinstance(type, ir.Node):
@@ -88,11 +92,12 @@ def _also_called(size: Expr, names: _Names) -> tuple[str, ...]:
 
 def _class_state(schema: Schema, cls: ir.Class, value: Any) -> dict[str, Any]:
     by_item = cls.kind in ("typeddict", "keywords")
-    return {
-        field.key: _type_state(schema, field.type, value[field.name] if by_item else getattr(value, field.name))
-        for field in cls.fields
-        if not field.static
-    }
+    found: dict[str, Any] = {}
+    for field in cls.fields:
+        if not field.static:
+            one = _type_state(schema, field.type, value[field.name] if by_item else getattr(value, field.name))
+            found |= key_text(field.key).spread(one) if field.spread else {field.key: one}
+    return found
 
 
 def _type_state(schema: Schema, type: ir.Type, value: Any) -> Any:
@@ -112,6 +117,6 @@ def _type_state(schema: Schema, type: ir.Type, value: Any) -> Any:
         return {"args": args, "keywords": keywords}
     if isinstance(type, ir.Key):
         return {"data": value}
-    if isinstance(type, (ir.Array, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
+    if isinstance(type, (ir.Array, ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
         return value
     assert_never(type)

@@ -4,6 +4,7 @@ Generated code only says that something is wrong. Both read dims from the same s
 so they accept the same state dicts; a property test holds them to it.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, assert_never
 
@@ -15,8 +16,10 @@ from treaty.runtime._errors import Mismatch, Path
 from treaty.runtime._state.arrays import Misfit, is_array
 from treaty.runtime._state.scalars import CHECKS, same_static
 from treaty.schema import Schema, ir
+from treaty.schema._key_texts import key_text
 from treaty.schema.dims import Dim, Int, definition_order, evaluate, names
 from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
+from treaty.schema.from_init.fitted import fitted_shape
 from treaty.schema.sources import DimSource, Each, Item, Present, sources
 
 Container = ir.Sequence | ir.Dict | ir.Tuple | ir.Partial
@@ -28,7 +31,7 @@ def explain(
     schema: Schema, state: object, dims: _Env | None = None, template: object = _ABSENT
 ) -> tuple[Mismatch, ...]:
     """Every mismatch between a state dict and a schema, and a template's state dict where one is given."""
-    walker = _StateWalker(schema)
+    walker = _StateWalker(schema, by_majority=True)
     try:
         return tuple(walker.cls(schema.root_class, state, dict(dims or {}), (), template))
     except RecursionError:
@@ -52,17 +55,21 @@ def dims_of(schema: Schema, state: object) -> dict[str, int]:
 @frozen
 class _StateWalker:
     schema: Schema
+    by_majority: bool = False  # so that the one place which is wrong is told, and not the many that are right
     _sources: dict[tuple[str, str], tuple[DimSource, ...]] = attrs.field(factory=dict)  # by class and dim
 
     def cls(self, cls: ir.Class, state: Any, given: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
         if state.__class__ is not dict:
             yield Mismatch(f"{short(cls.id)} as a dict", _kind(state), path)
             return
-        known = {field.key for field in cls.fields}
+        known = {field.key for field in cls.fields if not field.spread}
+        texts = [key_text(field.key) for field in cls.fields if field.spread]
         env, wrong = self._environment(cls, state, given, path)
         yield from wrong
         for field in cls.fields:
-            if field.key in state:
+            if field.spread:
+                yield from self._spread(field, state, env, path, template)
+            elif field.key in state:
                 below = template[field.key] if isinstance(template, dict) and field.key in template else _ABSENT
                 if field.static and below is not _ABSENT and not same_static(below, state[field.key]):
                     yield Mismatch(f"{below!r} as in the template", repr(state[field.key]), (*path, field.key))
@@ -70,8 +77,20 @@ class _StateWalker:
             else:
                 yield Mismatch(_expected(field.type, env), "nothing", (*path, field.key))
         for key in state:
-            if key not in known:
+            if key not in known and all(text.item(key) is None for text in texts):
                 yield Mismatch(f"no such key in {short(cls.id)}", describe(state[key]), (*path, as_key(key)))
+
+    def _spread(self, field: ir.Field, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
+        """Of a field whose items lie beside the other keys: told by the keys that they have there."""
+        text = key_text(field.key)
+        below = text.gathered(template) if isinstance(template, dict) else _ABSENT
+        for one in self.type(field.type, text.gathered(state), env, (*path, field.key), below):
+            item = one.path[len(path) + 1 :]
+            if not item:
+                yield one
+            elif isinstance(item[0], int) or not isinstance(field.type, ir.Sequence):
+                yield one._replace(path=(*path, text.key(str(item[0])), *item[1:]))
+            # Else it is a number too high: a lower one is missing, and told.
 
     def type(self, type: ir.Type, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
         while isinstance(type, ir.Optional):  # here, since every call more takes from the depth that can be walked
@@ -83,6 +102,8 @@ class _StateWalker:
             type = type.item
         if isinstance(type, (ir.Array, ir.Key)):
             yield from _array(type, state, env, path, template)
+        elif isinstance(type, ir.Fitted):
+            yield from _fitted(type, state, env, path, template)
         elif isinstance(type, ir.Scalar):
             if not _passes(type.type, state):
                 yield Mismatch(type.type, describe(state), path)
@@ -164,37 +185,52 @@ class _StateWalker:
         return env, wrong
 
     def _find(self, cls: ir.Class, dim: str, state: Any) -> int | None:
+        """The size of a dim: what its first source says, as generated code takes it, or what most places say."""
+        found = self._told(cls, dim, state)
+        if not self.by_majority:
+            return next((size for size, _ in found), None)
+        sizes = list(found)
+        votes = Counter(size for size, is_exact in sizes if is_exact) or Counter(size for size, _ in sizes)
+        return max(votes, key=votes.__getitem__, default=None)  # of those that are told as often, the first
+
+    def _told(self, cls: ir.Class, dim: str, state: Any) -> Iterator[tuple[int, bool]]:
+        """The sizes that the sources of a dim say, in order, and whether the size there is one that the dim can have."""
         known = self._sources.get((cls.id, dim))
         if known is None:
             known = self._sources[cls.id, dim] = sources(self.schema, cls, dim)
         for source in known:
-            if state.__class__ is dict and source.key in state:
-                size = self._follow(source, source.steps, state[source.key])
-                if size is not None:
-                    return (size - source.b) // source.a
-        return None
+            if state.__class__ is dict and (source.spread or source.key in state):
+                found = key_text(source.key).gathered(state) if source.spread else state[source.key]
+                for size, is_exact in self._follow(source, source.steps, found):
+                    yield (size - source.b) // source.a, is_exact and (size - source.b) % source.a == 0
 
-    def _follow(self, source: DimSource, steps: tuple[Item | Each | Present, ...], state: Any) -> int | None:
-        """The size a source gives in this state, or None where the data lacks it or has another form."""
+    def _follow(
+        self, source: DimSource, steps: tuple[Item | Each | Present, ...], state: Any
+    ) -> Iterator[tuple[int, bool]]:
+        """The sizes a source gives in this state: none where the data lacks it or has another form."""
         if steps:
             step, rest = steps[0], steps[1:]
             if isinstance(step, Present):
-                return None if state is None else self._follow(source, rest, state)
-            if state.__class__ is not dict:
-                return None
-            if isinstance(step, Item):
-                return self._follow(source, rest, state[step.key]) if step.key in state else None
-            found = (self._follow(source, rest, one) for one in state.values())
-            return next((size for size in found if size is not None), None)
-        if source.child is not None:
+                if state is not None:
+                    yield from self._follow(source, rest, state)
+            elif state.__class__ is dict:
+                if not isinstance(step, Item):
+                    for one in state.values():
+                        yield from self._follow(source, rest, one)
+                elif step.key in state:
+                    yield from self._follow(source, rest, state[step.key])
+        elif source.child is not None:
             cls, dim = self.schema[source.child[0]], source.child[1]
-            return self._find(cls, dim, state)
-        if source.axis is None:
-            return len(state) if state.__class__ is dict else None
-        if source.through_key:
-            state = state.get("data") if state.__class__ is dict else None
-        shape = getattr(state, "shape", ())  # a lazy array has one, too
-        return shape[source.axis] if source.axis < len(shape) else None
+            yield from self._told(cls, dim, state)
+        elif source.axis is None:
+            if state.__class__ is dict:
+                yield len(state), True
+        else:
+            if source.through_key:
+                state = state.get("data") if state.__class__ is dict else None
+            shape = getattr(state, "shape", ())  # a lazy array has one, too
+            if source.axis < len(shape):
+                yield shape[source.axis], True
 
 
 def _other_keys(expected: str, state: Any, path: Path, template: Mapping[Any, Any]) -> Iterator[Mismatch]:
@@ -255,7 +291,23 @@ def _array(type: ir.Array | ir.Key, state: Any, env: _Env, path: Path, template:
         yield Mismatch(f"{describe(template)} as in the template", describe(array), path)
 
 
+def _fitted(type: ir.Fitted, state: Any, env: _Env, path: Path, template: Any) -> Iterator[Mismatch]:
+    """An array whose shape init says, where the sizes that it depends on are known."""
+    yield from _array(ir.Array(type.dtype, _fitted_dims(type, state, env)), state, env, path, template)
+
+
+def _fitted_dims(type: ir.Fitted, state: Any, env: _Env) -> tuple[Dim, ...]:
+    sizes = [evaluate(dim.size, env) for dim in type.dims]
+    known = tuple(size for size in sizes if size is not None and size >= 0)
+    shape = fitted_shape(type, known) if len(known) == len(sizes) else getattr(state, "shape", ())
+    return tuple(Dim(Int(size)) for size in shape)
+
+
 def _expected(type: ir.Type, env: _Env) -> str:
+    if isinstance(type, ir.Fitted):
+        if any(evaluate(dim.size, env) is None for dim in type.dims):
+            return ir.describe(type)
+        type = ir.Array(type.dtype, _fitted_dims(type, None, env))
     if isinstance(type, ir.Array):
         return f"{type.dtype}[{', '.join(_show_size(dim, env) for dim in type.dims)}]"
     if isinstance(type, ir.Key):
@@ -275,6 +327,11 @@ def _expected(type: ir.Type, env: _Env) -> str:
 def expected_name(type: ir.Type) -> str:
     """What a field is to hold, with the names of its dims."""
     return _expected(type, {})
+
+
+def of_values(expected: str) -> str:
+    """What is said of state dicts, said of what they are made from."""
+    return expected.removesuffix(" as a dict").removesuffix(" as {impl, data}")
 
 
 def _show_size(dim: Dim, env: _Env) -> str:

@@ -16,6 +16,7 @@ from treaty.runtime._state.explain import as_key, container_name, describe, expe
 from treaty.runtime._state.registry import codec_of_instance, is_class_of
 from treaty.schema import Schema, ir
 from treaty.schema._declare import state_options
+from treaty.schema._key_texts import key_text
 from treaty.schema.modules import symbol_of
 
 DICTS: Final = (dict, OrderedDict)  # optax's named_chain has the latter, of which nothing is lost but the name
@@ -38,7 +39,11 @@ def class_names(expected: str, value: object) -> tuple[str, str]:
     if short(expected).rpartition(".")[2] != found:
         return short(expected), f"an instance of {cls.__qualname__}"
     names = expected.replace(":", "."), f"{cls.__module__}.{cls.__qualname__}"
-    again = ", which was defined again since" if names[0] == names[1] else ""
+    again = (
+        ", which was defined again since; run what declares the class around it again, too"
+        if names[0] == names[1]
+        else ""
+    )
     return names[0], f"an instance of {names[1]}{again}"
 
 
@@ -54,7 +59,7 @@ class _ValueWalker:
             yield Mismatch(*class_names(cls.symbol, value), path)
         else:
             for field in cls.fields:
-                yield from self.type(field.type, getattr(value, field.name), (*path, field.key))
+                yield from self._field(field, getattr(value, field.name), path)
 
     def _entries(self, cls: ir.Class, name: str, value: Any, path: Path) -> Iterator[Mismatch]:
         if type(value) not in DICTS:
@@ -62,13 +67,20 @@ class _ValueWalker:
             return
         for field in cls.fields:
             if field.name in value:
-                yield from self.type(field.type, value[field.name], (*path, field.key))
+                yield from self._field(field, value[field.name], path)
             else:
                 yield Mismatch(expected_name(field.type), "nothing", (*path, field.key))
         known = {field.name for field in cls.fields}
         for key in value:
             if key not in known:
                 yield Mismatch(f"no such key in {name}", describe(value[key]), (*path, as_key(key)))
+
+    def _field(self, field: ir.Field, value: Any, path: Path) -> Iterator[Mismatch]:
+        for one in self.type(field.type, value, (*path, field.key)):
+            item = one.path[len(path) + 1 :]
+            if field.spread and item:  # told by the key that it has beside those of the class
+                one = one._replace(path=(*path, key_text(field.key).key(str(item[0])), *item[1:]))
+            yield one
 
     def type(self, type: ir.Type, value: Any, path: Path) -> Iterator[Mismatch]:
         if isinstance(type, ir.Optional):
@@ -90,7 +102,7 @@ class _ValueWalker:
             yield from self._partial(type, value, path)
         elif isinstance(type, (ir.Sequence, ir.Tuple)):
             yield from self._sequence(type, value, path)
-        elif not isinstance(type, (ir.Array, ir.Scalar, ir.NumpyScalar)):
+        elif not isinstance(type, (ir.Array, ir.Fitted, ir.Scalar, ir.NumpyScalar)):
             assert_never(type)
 
     def _sequence(self, type: ir.Sequence | ir.Tuple, value: Any, path: Path) -> Iterator[Mismatch]:

@@ -9,9 +9,9 @@ import attrs
 from attrs import frozen
 
 from treaty.runtime._errors import CodecError
-from treaty.schema import Schema, modules, schema_of
+from treaty.schema import Schema, ir, modules, schema_of
 from treaty.schema._declare import options_of, state_options
-from treaty.schema.modules import import_generated
+from treaty.schema.modules import import_generated, symbol_of
 
 _T = TypeVar("_T")
 
@@ -63,6 +63,12 @@ def is_state_class(cls: type) -> bool:
     return state_options(cls) is not None or any(origin is cls for origin, _ in list(_codecs))
 
 
+def fields_of(cls: type) -> tuple[ir.Field, ...]:
+    """The fields of a class as its generated code has them; none where it has no code."""
+    found = next((codec for (origin, _), codec in list(_codecs.items()) if origin is cls), None)
+    return () if found is None else found.schema.root_class.fields
+
+
 def is_class_of(cls: type, id: str) -> bool:
     """Whether a class is the one of this id, as far as generated code knows it: of one defined anew there are two."""
     known = [origin for origin, own in list(_codecs) if own == id]
@@ -95,6 +101,10 @@ def codec_of_class(cls: Any) -> Codec[Any]:
         raise CodecError(f"expected a state class or an instance of one, got {type(cls).__name__}: {cls!r}")
     schema = schema_of(cls)
     codec = _codecs.get((origin, schema.root)) or _import(origin, schema.root)
+    if not _serves(codec, cls):
+        raise CodecError(
+            f"the code of {codec.id} is for another definition of its classes; call treaty.generator.load again"
+        )
     _check_fresh(codec, schema)
     _checked[cls] = codec
     return codec
@@ -117,6 +127,19 @@ def codec_of_instance(obj: Any) -> Codec[Any]:
         return codec_of_class(cls)
     names = ", ".join(codec.id for codec in typed)
     raise CodecError(f"{cls.__name__} is generic, and this could be any of {names}; pass the one you mean as cls")
+
+
+def _serves(codec: Codec[Any], cls: Any) -> bool:
+    """Whether code that was compiled in memory is for the very classes that an alias names: a notebook may define them again."""
+    compiled: Mapping[str, Any] = getattr(codec.read, "__globals__", {}).get("_classes", {})
+    return all(compiled.get(symbol_of(one), one) is one for one in _classes_in(cls))
+
+
+def _classes_in(alias: Any) -> Iterable[type]:
+    for one in typing.get_args(alias):
+        if isinstance(one, type):
+            yield one
+        yield from _classes_in(one)
 
 
 def _import(cls: type, id: str) -> Codec[Any]:

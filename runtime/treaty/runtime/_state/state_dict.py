@@ -7,24 +7,32 @@ from typing import Any, Literal, TypeVar, overload
 import jax
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
+from treaty.runtime._state import alike
 from treaty.runtime._state import template as templates
 from treaty.runtime._state.arrays import collect, keep_on_host, place_each, placed, transfer
 from treaty.runtime._state.explain import explain as walk
 from treaty.runtime._state.explain_value import explain_value
-from treaty.runtime._state.registry import Codec, codec_for, codec_of_class, codec_of_instance, is_class
+from treaty.runtime._state.registry import Codec, codec_for, codec_of, codec_of_class, codec_of_instance, is_class
 from treaty.schema import TreatyError
+from treaty.schema.keymap import KeyMap
 
 _T = TypeVar("_T")
 Into = Literal["numpy"]
 
 
-def to_state_dict(obj: object, cls: Any = None) -> dict[str, Any]:
+def to_state_dict(obj: object, cls: Any = None, *, keymap: KeyMap | None = None) -> dict[str, Any]:
     """The state of an instance as nested dicts, laid out as Flax does; nothing is copied or moved.
 
     Leaves are what they were, right or wrong; a container or class other than the declared one, which would come back
-    as that, is refused. `cls` names the generic alias where the class of `obj` alone does not say it.
+    as that, is refused. `cls` names the generic alias where the class of `obj` alone does not say it. With a `keymap` names
+    and layouts are those of its stored side, and arrays that it re-arranges are numpy's, made here.
     """
-    return write_state(codec_for(obj, cls), obj)
+    state = write_state(codec_for(obj, cls), obj)
+    if keymap is None:
+        return state
+    from treaty.runtime._keymaps.state_dicts import stored_state
+
+    return stored_state(keymap, state)
 
 
 def write_state(codec: Codec[_T], obj: _T) -> dict[str, Any]:
@@ -54,6 +62,7 @@ def from_state_dict(
     *,
     dims: Mapping[str, int] | None = None,
     into: Into | None = None,
+    keymap: KeyMap | None = None,
 ) -> _T: ...
 @overload
 def from_state_dict(
@@ -62,6 +71,7 @@ def from_state_dict(
     *,
     dims: Mapping[str, int] | None = None,
     into: Into | None = None,
+    keymap: KeyMap | None = None,
 ) -> _T: ...
 def from_state_dict(
     target: Any,
@@ -69,13 +79,20 @@ def from_state_dict(
     *,
     dims: Mapping[str, int] | None = None,
     into: Into | None = None,
+    keymap: KeyMap | None = None,
 ) -> Any:
     """Build `target` from a state dict, or raise one StateMismatchError that lists every mismatch.
 
     `target` is a class, a generic alias, or a template instance, whose shapes and static fields must then
     match too. Host arrays go to the device in one transfer where the field says jax.Array; `into="numpy"`
-    keeps them where they are.
+    keeps them where they are. A `keymap` says which of the names in `state` are which fields; `dims` are also sizes that it may need.
     """
+    if keymap is not None:
+        from treaty.runtime._keymaps.state_dicts import field_state
+
+        state = field_state(keymap, state, dims)
+        own = codec_of(target).dims
+        dims = {name: size for name, size in (dims or {}).items() if name not in keymap.axes or name in own}
     if is_class(target):
         return build(codec_of_class(target), state, dims or {}, into)
     codec = codec_of_instance(target)
@@ -110,6 +127,24 @@ def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: In
         if problem is error and not into:
             return codec.read(state, place_each, *values)
         raise problem from None
+    return codec.read(state, placed(transfer(pending)), *values) if pending else obj
+
+
+def attempt_build(
+    codec: Codec[_T],
+    state: Any,
+    dims: Mapping[str, int | None],
+    into: Into | None,
+    runs: Mapping[int, list[alike.AlikeRun]],
+) -> _T:
+    """`build`, without an explanation of what is wrong: `alike.NotAlike` says that there is something."""
+    values = [dims.get(name) for name in codec.dims]
+    if into:
+        if runs:
+            return alike.attempt(lambda: alike.reading(runs, lambda: codec.read(state, keep_on_host, *values)))
+        return alike.attempt(lambda: codec.read(state, keep_on_host, *values))
+    pending: list[Any] = []
+    obj = alike.attempt(lambda: codec.read(state, collect(pending), *values))
     return codec.read(state, placed(transfer(pending)), *values) if pending else obj
 
 

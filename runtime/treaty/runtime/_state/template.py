@@ -9,6 +9,7 @@ from attrs import frozen
 from treaty.runtime._state.scalars import same_static
 from treaty.runtime._state.untyped import Restore, like_template
 from treaty.schema import Schema, ir
+from treaty.schema._key_texts import key_text
 
 
 def same_shapes(obj: Any, template: Any) -> bool:
@@ -61,8 +62,11 @@ class _Filler:
             return state
         filled = dict(state)
         for field in cls.fields:
-            if field.key in filled:
-                below = template[field.name] if cls.kind in ("typeddict", "keywords") else getattr(template, field.name)
+            below = template[field.name] if cls.kind in ("typeddict", "keywords") else getattr(template, field.name)
+            if field.spread:
+                text = key_text(field.key)
+                filled |= text.spread(self.type(field.type, text.gathered(filled), below))
+            elif field.key in filled:
                 filled[field.key] = self.type(field.type, filled[field.key], below)
         return filled
 
@@ -84,7 +88,7 @@ class _Filler:
             if {str(key) for key in template} != set(state):
                 return state
             return {str(key): self.type(type.value, state[str(key)], one) for key, one in template.items()}
-        if isinstance(type, (ir.Array, ir.Key, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Partial)):
+        if isinstance(type, (ir.Array, ir.Key, ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Partial)):
             return state
         assert_never(type)
 

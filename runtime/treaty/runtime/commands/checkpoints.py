@@ -11,7 +11,7 @@ import click
 from treaty.runtime import Inspection
 from treaty.runtime import inspect as inspect_checkpoint
 from treaty.runtime._errors import show_keys
-from treaty.runtime.commands.output import reporting, say, tell
+from treaty.runtime.commands.output import column, reporting, say, size_shown, tell
 from treaty.schema import TreatyError
 
 
@@ -44,7 +44,7 @@ def verify(path: str, as_json: bool) -> None:
         say(json.dumps(said))
     else:
         how = "all as they were written" if found.is_checked else "all can be read"  # of no checksum, no more is known
-        say(f"{found.path}: {found.leaves} leaves, {_size(found.nbytes)} of arrays, {how}")
+        say(f"{found.path}: {found.leaves} leaves, {size_shown(found.nbytes)} of arrays, {how}")
 
 
 @click.command()
@@ -94,30 +94,20 @@ def _as_text(found: Inspection) -> list[str]:
         ("metadata", metadata),
     ]
     leaves = found.leaves
-    paths = _column([show_keys(leaf.path) for leaf in leaves])
-    kinds = _column([_kind(leaf.dtype, leaf.shape) for leaf in leaves])
-    sizes = [_size(leaf.nbytes) if leaf.nbytes else "" for leaf in leaves]
+    stored_bytes = sum(getattr(leaf, "stored_bytes", leaf.nbytes) for leaf in leaves)  # known of Treaty's directories
+    stored = "" if stored_bytes == found.nbytes else f", stored in {size_shown(stored_bytes)}"
+    paths = column([show_keys(leaf.path) for leaf in leaves])
+    kinds = column([_kind(leaf.dtype, leaf.shape) for leaf in leaves])
+    sizes = [size_shown(leaf.nbytes) if leaf.nbytes else "" for leaf in leaves]
     return [
         found.path,
         *(f"{name:<10}{text}" for name, text in head if text),
-        f"{'leaves':<10}{len(leaves)}, {_size(found.nbytes)} of arrays",
+        f"{'leaves':<10}{len(leaves)}, {size_shown(found.nbytes)} of arrays{stored}",
         "",
         *(f"{path}  {kind}  {size}".rstrip() for path, kind, size in zip(paths, kinds, sizes, strict=True)),
     ]
 
 
-def _column(cells: list[str]) -> list[str]:
-    width = max(map(len, cells), default=0)
-    return [cell.ljust(width) for cell in cells]
-
-
 @cache
 def _kind(dtype: str | None, shape: tuple[int, ...]) -> str:
     return "value" if dtype is None else f"{dtype}{list(shape)}"
-
-
-@cache
-def _size(count: int) -> str:
-    power = max(0, min(4, (count.bit_length() - 1) // 10))
-    unit = ("B", "KiB", "MiB", "GiB", "TiB")[power]
-    return f"{count} {unit}" if power == 0 else f"{count / 1024**power:.1f} {unit}"

@@ -31,7 +31,7 @@ def golden(modules: tuple[str, ...], output: Path | None, check: bool) -> None:
     again after treaty lock: it adds what is new, and never changes a checkpoint that is there. Exit status 0 if all restore as they always did, 1 if one does
     not (with --check, also if something is missing), 2 if a module cannot be used.
     """
-    settings = Settings.find()
+    settings = Settings.around(modules)
     names = settings.module_names(modules, "treaty golden")
     if "JAX_PLATFORM_NAME" not in os.environ:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nothing here is worth an accelerator

@@ -3,7 +3,7 @@
 import errno
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import ParamSpec, TypeVar
 
 import click
@@ -45,6 +45,19 @@ def tell(error: BaseException) -> None:
 def say(text: str) -> None:
     """On standard output; what it has no letters for is escaped."""
     click.echo(_printable(text, sys.stdout.encoding))
+
+
+def column(cells: list[str]) -> list[str]:
+    """Cells of one width."""
+    width = max(map(len, cells), default=0)
+    return [cell.ljust(width) for cell in cells]
+
+
+@cache
+def size_shown(count: int) -> str:
+    power = max(0, min(4, (count.bit_length() - 1) // 10))
+    unit = ("B", "KiB", "MiB", "GiB", "TiB")[power]
+    return f"{count} {unit}" if power == 0 else f"{count / 1024**power:.1f} {unit}"
 
 
 def _printable(text: str, encoding: str | None) -> str:

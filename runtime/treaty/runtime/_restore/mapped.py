@@ -1,0 +1,77 @@
+"""The short way of a checkpoint that is mapped and wanted as it lies: its state dict straight into the class.
+
+It gives up without a word wherever something has to be explained, asked for or decided; the pipeline then does all of it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from treaty.runtime._evolve.shortcut import Change, OtherRevision, Runs, shortcut
+from treaty.runtime._process.collector import collector_paused
+from treaty.runtime._restore.options import Options
+from treaty.runtime._restore.resolve import is_surely_present, note_resolution, ways_from
+from treaty.runtime._restore.source import Source
+from treaty.runtime._state.alike import NotAlike
+from treaty.runtime._state.explain import fits
+from treaty.runtime._state.registry import Codec
+from treaty.runtime._state.state_dict import attempt_build
+from treaty.schema.evolution.resolution import Resolution
+from treaty.schema.gathering import gather, spread
+
+NOTHING: Any = object()
+
+
+def build_mapped(source: Source, codec: Codec[Any], options: Options) -> Any:
+    """An instance, or NOTHING where only the pipeline can tell."""
+    is_present = is_surely_present(source, codec)
+    if not is_present and not source.revisions:  # it may be of the present one, and of another
+        return NOTHING
+    built = NOTHING
+    with collector_paused():
+        for alike in (True, False) if source.has_runs and options.into == "numpy" else (False,):
+            if is_present and built is NOTHING:
+                built = _built(codec, *source.mapped(codec.schema, alike=alike), options)
+            if built is NOTHING:
+                built = _from_earlier(source, codec, options, alike)
+    return built
+
+
+def _from_earlier(source: Source, codec: Codec[Any], options: Options, alike: bool) -> Any:
+    changed = _earlier(source, codec, options, alike)
+    if changed is None:
+        return NOTHING
+    resolution, state, runs = changed
+    built = _built(codec, state, runs, options)
+    if built is not NOTHING:
+        note_resolution(source, codec, resolution)
+    return built
+
+
+def _built(codec: Codec[Any], state: Any, runs: Runs, options: Options) -> Any:
+    try:
+        return attempt_build(codec, state, options.dims or {}, options.into, runs)
+    except NotAlike:
+        return NOTHING
+
+
+def _earlier(source: Source, codec: Codec[Any], options: Options, alike: bool) -> tuple[Resolution, Any, Runs] | None:
+    """The state dict as one of the present, if it can be of exactly one earlier revision, and that takes no migration."""
+    found: list[tuple[Resolution, Any, Runs]] = []
+    for resolution in ways_from(source, codec, options):
+        change = shortcut(resolution.plan) if resolution.ok else None
+        if change is not None:
+            found += _changed(source, change, resolution, alike)
+        elif fits(resolution.writer, source.mapped(resolution.writer)[0]):
+            return None
+    return found[0] if len(found) == 1 else None
+
+
+def _changed(
+    source: Source, change: Change, resolution: Resolution, alike: bool
+) -> Iterator[tuple[Resolution, Any, Runs]]:
+    try:
+        state, runs = source.mapped(resolution.writer, alike=alike)
+        made = change(gather(resolution.writer, state), runs)
+        yield resolution, spread(resolution.reader, made), runs
+    except OtherRevision:
+        return

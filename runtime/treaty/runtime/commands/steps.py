@@ -1,0 +1,67 @@
+"""`treaty steps`: the steps that a manager has saved."""
+
+import json
+import math
+import time
+from typing import Any, Final
+
+import click
+
+from treaty.runtime._manager.listing import StepVerdict, as_data
+from treaty.runtime._manager.overview import Overview, overview
+from treaty.runtime.commands.output import column, reporting, say, size_shown
+
+_AGES: Final = ((2 * 86400, 86400, "d"), (2 * 3600, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
+
+
+@click.command()
+@click.argument("directory", metavar="DIR")
+@click.option(
+    "--plan", "with_plan", is_flag=True, help="Say of each step whether the rules of its last manager keep it, and why."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the plan.")
+@reporting(1)
+def steps(directory: str, with_plan: bool, as_json: bool) -> None:
+    """Show the committed steps of a CheckpointManager's directory, from the oldest. Deletes nothing."""
+    found = overview(directory)
+    say(json.dumps(_as_data(found), indent=2) if as_json else "\n".join(_as_text(found, with_plan)))
+
+
+def _as_data(found: Overview) -> dict[str, Any]:
+    return {"path": found.where, "rules": found.rules.as_data(), "steps": [_step(one) for one in found.steps]}
+
+
+def _step(one: StepVerdict) -> dict[str, Any]:
+    return {
+        "step": one.step,
+        "path": one.path,
+        "nbytes": one.nbytes,
+        "time": one.time,
+        "metrics": as_data(one.metrics),
+        "kept": one.kept,
+        "why": one.why,
+    }
+
+
+def _as_text(found: Overview, with_plan: bool) -> list[str]:
+    now = time.time()
+    columns = [
+        column(["step", *(str(one.step) for one in found.steps)]),
+        column(["size", *("" if one.nbytes is None else size_shown(one.nbytes) for one in found.steps)]),
+        column(["age", *(_age(now, one.time) for one in found.steps)]),
+        column(
+            ["metrics", *(" ".join(f"{name}={value:g}" for name, value in one.metrics.items()) for one in found.steps)]
+        ),
+    ]
+    if with_plan:
+        columns.append(["verdict", *(f"{'stays' if one.kept else 'goes'}: {one.why}" for one in found.steps)])
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+
+
+def _age(now: float, then: float | None) -> str:
+    """A clock that jumped shows no more than that it did."""
+    if then is None or not math.isfinite(then):
+        return ""
+    if then > now:
+        return "from the future"
+    return next(f"{(now - then) / unit:.0f} {name}" for least, unit, name in _AGES if now - then >= least)
