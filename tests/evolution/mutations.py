@@ -195,8 +195,8 @@ CHANGES: Final[Sequence[Change]] = (
     Change(
         "dims permuted of a class",
         "silent",
-        "w: L@",
-        "w: L@",
+        "w: Annotated[L@, Dims(None)]",
+        "w: Annotated[L@, Dims(None)]",
         f"w=L@(k={SQUARE})",
         above=LINEAR,
         above_after=LINEAR.replace("a b", "b a"),
@@ -408,8 +408,8 @@ CHANGES: Final[Sequence[Change]] = (
     Change(
         "tie added of a class",
         "depends",
-        f"w: L@\n    v: {F.format('n')}",
-        f'w: Annotated[L@, Dims(a="n")]\n    v: {F.format("n")}',
+        f"w: Annotated[L@, Dims(None)]\n    v: {F.format('n')}",
+        f'w: Annotated[L@, Dims(a="n", b=None)]\n    v: {F.format("n")}',
         f"w=L@(k={SQUARE}), v=jnp.ones(3)",
         f"w=L@(k={SQUARE}), v=jnp.ones(2)",
         above=LINEAR,
@@ -418,8 +418,8 @@ CHANGES: Final[Sequence[Change]] = (
     Change(
         "tie removed of a class",
         "fine",
-        f'w: Annotated[L@, Dims(a="n")]\n    v: {F.format("n")}',
-        f"w: L@\n    v: {F.format('n')}",
+        f'w: Annotated[L@, Dims(a="n", b=None)]\n    v: {F.format("n")}',
+        f"w: Annotated[L@, Dims(None)]\n    v: {F.format('n')}",
         f"w=L@(k={SQUARE}), v=jnp.ones(3)",
         above=LINEAR,
     ),
@@ -456,15 +456,15 @@ CHANGES: Final[Sequence[Change]] = (
     Change(
         "optax class swapped",
         "silent",
-        f"w: optax.AdamState[{F.format('n')}]",
-        f"w: optax.BeliefState[{F.format('n')}]",
+        f"w: Annotated[optax.AdamState[{F.format('n')}], Dims(None)]",
+        f"w: Annotated[optax.BeliefState[{F.format('n')}], Dims(None)]",
         "w=optax.AdamState(count=jnp.int32(1), mu=jnp.ones(2), nu=jnp.ones(2))",
     ),
     Change(
         "optax class swapped",
         "silent",
-        f"w: optax.AdamState[{F.format('n')}]",
-        f"w: optax.LionState[{F.format('n')}]",
+        f"w: Annotated[optax.AdamState[{F.format('n')}], Dims(None)]",
+        f"w: Annotated[optax.LionState[{F.format('n')}], Dims(None)]",
         "w=optax.AdamState(count=jnp.int32(1), mu=jnp.ones(2), nu=jnp.ones(2))",
     ),
     Change(
@@ -547,7 +547,7 @@ HOSTS: Final[Sequence[Host]] = (
     ),
     Host(
         "optional",
-        "@state\nclass Maybe@:\n    maybe: Part@ | None\n    pair: tuple[int, Part@]\n",
+        "@state\nclass Maybe@:\n    maybe: Part@ | None\n    pair: Annotated[tuple[int, Part@], Dims(None)]\n",
         lambda p, part, n: p[f"Maybe{n}"](maybe=part, pair=(1, part)),
         lambda found: [found.maybe, found.pair[1]],
     ),
@@ -559,7 +559,7 @@ HOSTS: Final[Sequence[Host]] = (
     ),
     Host(
         "recursive",
-        '@state\nclass Tree@:\n    part: Part@\n    kids: "list[Tree@]"\n',
+        '@state\nclass Tree@:\n    part: Part@\n    kids: "Annotated[list[Tree@], Dims(None)]"\n',
         lambda p, part, n: p[f"Tree{n}"](part=part, kids=[p[f"Tree{n}"](part=part, kids=[])]),
         lambda found: [found.part, found.kids[0].part],
     ),

@@ -90,7 +90,7 @@ def test_a_change_of_meaning_deep_inside_is_one_of_all_that_reach_it(project: Pr
 
 def test_a_generic_class(project: Project, tmp_path: Path) -> None:
     text = '@state\nclass M(Generic[P]):\n    mu: P\n    n: int\n@state\nclass B:\n    w: Float32[Array, "k"]\n'
-    root = "@state\nclass Root:\n    m: M[B]\n    more: list[M[M[B]]]\n"
+    root = "@state\nclass Root:\n    m: M[B]\n    more: Annotated[list[M[M[B]]], Dims(None)]\n"
     project.release(text + root)
     b = project["B"](w=jnp.arange(3.0))
     m = project["M"](mu=b, n=1)

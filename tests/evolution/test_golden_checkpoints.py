@@ -53,7 +53,7 @@ class Everything:
     layers: Annotated[tuple[Linear, ...], Length("n_layers"), Dims(d_in="d_model", d_out="d_model")]
     rng: Key[Array, "streams"]
     rbg: Annotated[Array, ArraySpec("key<rbg>")]
-    pair: Pair
+    pair: Annotated[Pair, Dims(None)]
     both: tuple[int, str]
     tree: Tree
     mode: Mode

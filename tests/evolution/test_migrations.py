@@ -76,8 +76,8 @@ class Block(Generic[P]):
 @state
 class Model:
     blocks: list[Block[Attention]]
-    maybe: Attention | None
-    named: dict[str, Attention]
+    maybe: Annotated[Attention | None, Dims(None)]
+    named: Annotated[dict[str, Attention], Dims(None)]
 """
 
 
@@ -281,8 +281,8 @@ class Inner:
 
 @state
 class Left:
-    x: Inner
-    y: Inner
+    x: Annotated[Inner, Dims(None)]
+    y: Annotated[Inner, Dims(None)]
 
 @state
 class A:
@@ -298,8 +298,8 @@ class Inner:
 
 @state
 class Right:
-    a: Inner
-    deep: dict[str, Inner]
+    a: Annotated[Inner, Dims(None)]
+    deep: Annotated[dict[str, Inner], Dims(None)]
 
 @state
 class A:
@@ -307,7 +307,7 @@ class A:
     step: int
     w: Float32[Array, "n"]
     v: Float32[Array, "n"]
-    other: Inner | None
+    other: Annotated[Inner | None, Dims(None)]
 
 migration(A, 1, moves=[
     Rule("left.x", "right.a"),
@@ -320,7 +320,7 @@ migration(A, 1, moves=[
 
 @pytest.mark.parametrize("other", [True, False])
 def test_subtrees_and_leaves_move_across_the_tree(project: Project, tmp_path: Path, other: bool) -> None:
-    moved = MOVED.replace("    deep: dict[str, Inner]\n", "")
+    moved = MOVED.replace("    deep: Annotated[dict[str, Inner], Dims(None)]\n", "")
     project.release(TREES)
     inner = project["Inner"](w=numbers(3), v=numbers(3) + 1)
     left = project["Left"](x=inner, y=project["Inner"](w=numbers(4), v=numbers(4) * 2))

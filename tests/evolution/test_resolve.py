@@ -25,7 +25,7 @@ def a(*fields: str, above: str = "", reserved: str = "") -> str:
 
 def inside(text: str) -> str:
     """The same class, deep in another."""
-    return f"{text}\n@state\nclass Root:\n    parts: dict[str, list[A]]\n    maybe: A | None\n"
+    return f"{text}\n@state\nclass Root:\n    parts: dict[str, list[A]]\n    maybe: Annotated[A | None, Dims(None)]\n"
 
 
 def between(before: str, after: str, cast: Mapping[str, str] | None = None) -> Resolution:
@@ -439,7 +439,12 @@ OPEN = {
     "text as numbers": (
         a("w: dict[str, int]"),
         a("w: dict[int, int]"),
-        [("keys", "expected numbers as keys, got text, where that was stored at $.w")],
+        [
+            (
+                "keys",
+                "expected numbers as keys, got text, where that was stored at $.w; write a function that makes them numbers",
+            )
+        ],
     ),
     "a member that is gone": (
         a("w: E", above="class E(enum.Enum):\n    A = 1\n    B = 2"),
@@ -449,12 +454,23 @@ OPEN = {
     "one generator of any": (
         a('w: Key[Array, ""]'),
         a('w: Annotated[Array, ArraySpec("key<rbg>")]'),
-        [("prng", "expected key<rbg>[], got a key of another implementation, where stored at $.w")],
+        [
+            (
+                "prng",
+                "expected key<rbg>[], got a key of another implementation, where stored at $.w; "
+                "keep the declaration, or write a migration that makes a new key",
+            )
+        ],
     ),
     "unchecked before": (
         a("w: Any"),
         a("w: int"),
-        [("untyped", "expected int, got what was stored unchecked at $.w")],
+        [
+            (
+                "untyped",
+                "expected int, got what was stored unchecked at $.w; keep Any, or write a function that converts it",
+            )
+        ],
     ),
 }
 
@@ -502,7 +518,7 @@ def test_a_missing_leaf_is_told_as_missing() -> None:
     assert leaves(between(a("w: int"), a("w: int", "v: str"))) == ["$.w: as-is", "$.v: missing"]
 
 
-TREE = '@state\nclass A:\n    w: Float32[Array, "n m"]\n    left: "A | None" = None\n    kids: "tuple[A, ...]" = ()\n'
+TREE = '@state\nclass A:\n    w: Float32[Array, "n m"]\n    left: "Annotated[A | None, Dims(None)]" = None\n    kids: "Annotated[tuple[A, ...], Dims(None)]" = ()\n'
 
 
 def test_a_class_in_itself_is_resolved_once() -> None:
@@ -608,7 +624,7 @@ def test_a_class_that_moved_is_the_same(project: Project) -> None:
 
 def test_a_migration_of_a_class_applies_wherever_it_stands(project: Project) -> None:
     linear = '@state\nclass L:\n    kernel: Float32[Array, "n m"]\n'
-    root = "@state\nclass A:\n    up: L\n    more: list[L]\n"
+    root = "@state\nclass A:\n    up: L\n    more: Annotated[list[L], Dims(None)]\n"
     project.release(linear + root)
     before = schema_of(project["A"])
     turned = linear.replace("n m", "m n") + 'migration(L, 1, moves=[Rule("kernel", "kernel", "n m -> m n")])\n'

@@ -137,15 +137,15 @@ class Values:
 @state
 class Run:
     step: Int32[Array, ""]
-    params: Params
+    params: Annotated[Params, Dims(None)]
     opt: Annotated[tuple[Adam[Params], Empty], Dims(...)]
     dtypes: Dtypes
     values: Values
     rng: Key[Array, "streams"]
     rbg: Annotated[Array, ArraySpec("key<rbg>")]
-    moments: Moments
-    scales: Scales
-    foreign: Annotated[Foreign, Fields(count=UInt32[Array, ""], mu=Moments)]
+    moments: Annotated[Moments, Dims(None)]
+    scales: Annotated[Scales, Dims(None)]
+    foreign: Annotated[Foreign, Fields(count=UInt32[Array, ""], mu=Annotated[Moments, Dims(None)])]
     no_rows: Float16[Array, "none 3"]
     mask: Bool[Array, "d_mask"]
     signal: Complex64[Array, "d_mask"]
@@ -168,7 +168,7 @@ class Arrays:
 
     step: int
     rate: float
-    params: Params
+    params: Annotated[Params, Dims(None)]
     counts: Annotated[np.ndarray, ArraySpec("int64", "n")]
     flags: Annotated[np.ndarray, ArraySpec("bool", "n")]
 

@@ -14,7 +14,7 @@ from treaty.schema.library.transformer import Params, TrainState
 class Trained:
     """A run of the bundled transformer, and more of optax's states: classes that our own locks know."""
 
-    run: TrainState
+    run: Annotated[TrainState, Dims(None)]
     other: Annotated[tuple[EmptyState, AdamState[Params], LionState[Params], TraceState[Params]], Dims(...)]
     schedule: ScheduleState
 

@@ -53,12 +53,16 @@ def write_directory(path: Path, state: Any) -> None:
     save(path, state, metadata=METADATA)
 
 
-def write_fine(path: Path, state: Any) -> None:
+def write_compressed(path: Path, state: Any) -> None:
+    write_fine(path, state, compress="zstd")
+
+
+def write_fine(path: Path, state: Any, **options: Any) -> None:
     """Many chunks, and several files of small arrays, of a small state."""
     whole = {name: vars(_plan)[name] for name in ("SMALL_BYTES", "CHUNK_BYTES", "PACK_BYTES")}
     vars(_plan).update(SMALL_BYTES=64, CHUNK_BYTES=256, PACK_BYTES=64)
     try:
-        save(path, state, metadata=METADATA)
+        save(path, state, metadata=METADATA, **options)
     finally:
         vars(_plan).update(whole)
 
@@ -119,6 +123,7 @@ GOLDEN: Final[Mapping[str, tuple[Write, str]]] = {
     "directory.zip": (write_directory, "everything_and_a_huge_int"),
     "directory-large.zip": (write_directory, "wide"),
     "directory-chunks.zip": (write_fine, "everything_and_a_huge_int"),
+    "directory-compressed.zip": (write_compressed, "everything_and_a_huge_int"),
     "directory-processes.zip": (write_by_processes, "everything_and_a_huge_int"),
     "trained.msgpack": (save, "trained"),
     "trained.safetensors": (save, "trained"),
