@@ -17,14 +17,13 @@ train = TrainState(
     note="first run",
 )
 
+sizes = {"vocab": 32, "d_model": 8, "n_layers": 2}
 save("train.msgpack", train)  # the bytes that flax.serialization writes; there as a whole, or not at all
-restored = restore("train.msgpack", TrainState)  # a TrainState, to mypy and at run time
+restored = restore("train.msgpack", TrainState, dims=sizes)  # a TrainState, to mypy and at run time
 print("step", int(restored.step), "with", len(restored.blocks), "blocks")
 
-shapes = abstract(TrainState, vocab=32, d_model=8, n_layers=2)  # no arrays, no init
-print(
-    "embed is", shapes.embed.shape, "and all arrays take", nbytes(TrainState, vocab=32, d_model=8, n_layers=2), "bytes"
-)
+shapes = abstract(TrainState, **sizes)  # no arrays, no init
+print("embed is", shapes.embed.shape, "and all arrays take", nbytes(TrainState, **sizes), "bytes")
 
 # The state of another model: one layer is wider, one array has another dtype, one is gone.
 saved = to_state_dict(train)  # nested dicts, laid out as flax.serialization lays them out

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from examples.resume.train import committed
 from rich.console import Console
 
-from treaty.runtime import restore
+from treaty.runtime import CheckpointManager
 from treaty.schema.library.transformer import TrainState
 
 STEPS = 24
@@ -41,7 +40,7 @@ def main() -> None:
         if process.returncode or undisturbed.wait():
             sys.exit("a run failed")
         console.rule("The two states, bit for bit")
-        compare(committed(calm)[-1], committed(rough)[-1])
+        compare(calm, rough)
 
 
 def start(folder: Path, devices: int, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
@@ -73,23 +72,29 @@ def follow(process: subprocess.Popen[str], until: int) -> int:
 
 
 def show(folder: Path) -> None:
-    steps = {path.name for path in committed(folder)}
-    for path in sorted(folder.glob("step-*")):
-        console.print(f"  {path.name}: {'committed' if path.name in steps else 'not finished, no checkpoint'}")
+    """What is committed; a save that was killed left something that is no step."""
+    steps = manager_of(folder).all_steps()
+    for path in sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name)):
+        console.print(f"  {path.name}: {'committed' if int(path.name) in steps else 'not finished, no checkpoint'}")
 
 
 def compare(one: Path, other: Path) -> None:
     same = [a.tobytes() == b.tobytes() for a, b in zip(arrays(one), arrays(other), strict=True)]
-    console.print(f"{one.name} and {other.name}: {sum(same)} of {len(same)} arrays have the same bits")
-    if not all(same) or one.name != other.name:
+    steps = [manager_of(folder).latest_step() for folder in (one, other)]
+    console.print(f"step {steps[0]} and step {steps[1]}: {sum(same)} of {len(same)} arrays have the same bits")
+    if not all(same) or steps[0] != steps[1]:
         sys.exit("the runs ended differently")
 
 
-def arrays(path: Path) -> list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:
+def arrays(folder: Path) -> list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:
     """All of a state: parameters, optimizer, step, and the words of the PRNG key."""
-    state = restore(path, TrainState, into="numpy")
+    state = manager_of(folder).restore(into="numpy")
     keys = [jax.random.key_data(state.rng)]
     return [np.asarray(leaf) for leaf in [*jax.tree.leaves((state.step, state.params, state.opt)), *keys]]
+
+
+def manager_of(folder: Path) -> CheckpointManager[TrainState]:
+    return CheckpointManager(folder, TrainState, read_only=True)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,11 @@ python -m examples.resume.train runs/a --devices 8 --steps 24
 
 import argparse
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from examples.resume.model import RULES, first_state, make_step, mesh_of
 
-from treaty.runtime import IncompleteCheckpointError, SaveHandle, inspect, remove, restore, save_async
+from treaty.runtime import CheckpointManager
 from treaty.schema.library.transformer import TrainState
 
 EVERY = 4  # steps
@@ -39,38 +38,16 @@ def xla_flags(devices: int) -> str:
 
 def train(folder: Path, devices: int, steps: int) -> None:
     mesh = mesh_of(devices)
-    found = committed(folder)
-    state = restore(found[-1], TrainState, mesh=mesh, rules=RULES) if found else first_state(mesh)
-    print(f"begin at step {state.step}, devices: {devices}", flush=True)
     step = make_step(mesh)
-    saving: SaveHandle | None = None
-    for number in range(int(state.step) + 1, steps + 1):
-        state, loss = step(state)
-        print(f"step {number} loss {loss:.4f}", flush=True)
-        if number % EVERY == 0 or number == steps:
-            if saving is not None:
-                saving.result()  # raises if that save failed; and no more than one copy of the state is held
-            # The step donates the state, and may: save_async has its own copy when it returns.
-            saving = save_async(folder / f"step-{number:06}", state, metadata={"loss": float(loss)})
-            remove_old(folder)
-    if saving is not None:
-        saving.result()
-        remove_old(folder)
-
-
-def committed(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first. A save that was killed left a directory that is none."""
-    found = []
-    for path in sorted(folder.glob("step-*")):
-        with suppress(IncompleteCheckpointError):
-            inspect(path)
-            found.append(path)
-    return found
-
-
-def remove_old(folder: Path) -> None:
-    for path in committed(folder)[:-KEPT]:
-        remove(path)
+    with CheckpointManager(folder, TrainState, every=EVERY, keep_last=KEPT) as manager:
+        begun = manager.latest_step() is not None
+        state = manager.restore(mesh=mesh, rules=RULES) if begun else first_state(mesh)
+        print(f"begin at step {state.step}, devices: {devices}", flush=True)
+        for number in range(int(state.step) + 1, steps + 1):
+            state, loss = step(state)
+            print(f"step {number} loss {loss:.4f}", flush=True)
+            # The step donates the state, and may: the manager has its own copy when this returns.
+            manager.save(number, state, metrics={"loss": loss}, force=number == steps)
 
 
 if __name__ == "__main__":

@@ -31,4 +31,4 @@ def test_a_run_that_is_killed_and_resumed_on_other_devices_ends_with_the_same_bi
     assert steps == sorted(steps)  # how far each came depends on the moment it was killed
     assert not any(step % EVERY for step in steps)
     assert done.stdout.count("SIGKILL") == 3
-    assert "step-000024 and step-000024: 37 of 37 arrays have the same bits" in done.stdout
+    assert "step 24 and step 24: 37 of 37 arrays have the same bits" in done.stdout
