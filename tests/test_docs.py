@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,9 @@ from treaty import runtime
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
-TUTORIALS = ["evolution.md", "golden.md"]
+TUTORIALS = ["evolution.md", "golden.md", "scaffold.md", "tutorial.md"]
 FILE = re.compile(r"# (\w+\.py)\n")
+EXCERPT = re.compile(r"# excerpt of (\w+\.py)\n")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -47,6 +49,8 @@ def follow(page: Path, folder: Path) -> int:
         name = FILE.match(text)
         if language == "python" and name:
             (folder / name[1]).write_text(text[name.end() :])
+        elif language == "python" and (excerpt := EXCERPT.match(text)):
+            assert text[excerpt.end() :] in (folder / excerpt[1]).read_text()
         elif language == "diff" and name:
             file = folder / name[1]
             for change in text[name.end() :].split("...\n"):
@@ -78,14 +82,15 @@ def follow_with(page: Path, wrong: str, right: str, folder: Path) -> int:
 
 
 def test_the_readme_does_what_it_says(tmp_path: Path) -> None:
+    for file in (ROOT / "examples" / "quickstart").glob("*.py"):
+        shutil.copy(file, tmp_path)
     commands = 0
     for language, text in blocks(ROOT / "README.md"):
         name = FILE.match(text)
-        excerpt = re.match(r"# excerpt of (\w+\.py)\n", text)
+        excerpt = EXCERPT.match(text)
         if language == "python" and name:
             content = text[name.end() :]
-            assert content == (ROOT / "examples" / "quickstart" / name[1]).read_text()
-            (tmp_path / name[1]).write_text(content)
+            assert content == (tmp_path / name[1]).read_text()
         elif language == "python" and excerpt:
             assert text[excerpt.end() :] in (tmp_path / excerpt[1]).read_text()
         elif language == "console" and "make demo" not in text:
@@ -102,9 +107,8 @@ def test_the_demo_runs() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
     """All blocks of a page, one after the other, as one module; those that are files have a test of their own."""
-    code = "\n".join(
-        text for language, text in blocks(ROOT / "docs" / page) if language == "python" and not FILE.match(text)
-    )
+    python = [text for language, text in blocks(ROOT / "docs" / page) if language == "python"]
+    code = "\n".join(text for text in python if not FILE.match(text) and not EXCERPT.match(text))
     if not code:
         pytest.skip("no Python on this page")
     (tmp_path / "page.py").write_text(code)
@@ -153,8 +157,38 @@ npz.restore("x", X), orbax.read_tree("x")
     ]
 
 
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
 def test_links_lead_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    assert [one for page in pages for one in broken(page)] == []
+
+
+def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("""# One `two`: three\n\n[a](page.md#one-two-three), [b](#one-two-three), [c](nowhere.md),
+[d](#elsewhere), [e](page.md#elsewhere), [f](https://example.org/x#y)\n\n```py\n# code\nx[0](1), [g](h)\n```\n""")
+    assert broken(page) == ["page.md: nowhere.md", "page.md: #elsewhere", "page.md: page.md#elsewhere"]
+
+
+def broken(page: Path) -> list[str]:
+    """Links of a page to files that are not there, and to headings that the page has not."""
+    found = []
+    for target, anchor in LINK.findall(without_code(page.read_text())):
+        if "://" in target:
+            continue
+        other = page.parent / target if target else page
+        if not other.exists() or (anchor and anchor not in anchors(other)):
+            found.append(f"{page.name}: {target}{'#' * bool(anchor)}{anchor}")
+    return found
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them; for those that we have, mkdocs makes the same, or its strict build fails."""
+    headings = re.findall(r"^#+ (.*)$", without_code(page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
