@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks import models
 from benchmarks.harness import Row, compare, race, warm
 from treaty.runtime import from_bytes, save, to_bytes, to_state_dict
-from treaty.runtime._state import alike, instances
+from treaty.runtime._state import alike, instances, many_arrays
 from treaty.runtime._storage import files, memory
 from treaty.runtime.formats.directory import manifest
 from treaty.runtime.formats.msgpack import decode as msgpack_decode
@@ -37,6 +37,7 @@ def run(quick: bool) -> Iterator[Row]:
         yield from _msgpack(nodes, rounds)
     yield from _instances(100 if quick else 20_000, rounds)
     yield from _heads(40 if quick else 20_000, rounds)
+    yield _put(40 if quick else 10_000, rounds)
     yield from _memory(1 if quick else 256, 2 if quick else 8)
 
 
@@ -70,6 +71,14 @@ def _msgpack(nodes: int, rounds: int) -> Iterator[Row]:
         {(msgpack_encode, "array_head"): uncached},
         rounds,
     )
+
+
+def _put(count: int, rounds: int) -> Row:
+    """Two shapes in turn, as kernels and biases are."""
+    arrays = [np.full((4, 4) if i % 2 else (4,), i, np.float32) for i in range(count)]
+    off: _Patches = {(many_arrays, "FEWEST"): _NEVER}
+    about = f"alike arrays to the device, {count:,} leaves"
+    return _row(about, lambda: models.wait(many_arrays.put_many(arrays)), off, rounds)
 
 
 def _nothing_read(decoder: Any, state: Any, at: int, *_: Any) -> int:

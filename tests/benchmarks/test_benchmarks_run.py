@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness import Sample, compare, duration, race
+from tests.long import IS_LONG
 
 ROOT = Path(__file__).parents[2]
 CASES = {
@@ -26,6 +27,7 @@ CASES = {
         for width in (2, 4, 8, 20)
         for function in ("tree.map", "tree.leaves", "tree.unflatten")
     ],
+    "live": [f"{function}, 20 leaves of {tree}" for tree in ("dicts", "nnx") for function in ("from_live", "to_live")],
     "safetensors": [
         *(
             f"{what}, {tensors} tensors, 0 MiB"
@@ -70,9 +72,28 @@ CASES = {
         *(f"{what}, 20 small leaves: orbax" for what in ("save", "restore into jax", "files on disk")),
         "treaty inspect, 20 leaves: import jax",
     ],
+    "steps": [
+        f"{what}, 4 arrays, 4 MiB: {beside}"
+        for what in ("one array changed", "nothing changed", "all equal, in other arrays", "all changed")
+        for beside in ("orbax", "full", "disk")
+    ],
+    "compression": [
+        f"{what}, {about}"
+        for about in (
+            "float32 weights, 2 MiB",
+            "bfloat16 weights, 1 MiB",
+            "float32 second moments, 2 MiB",
+            "int32 tokens, 2 MiB",
+            "rows that were never touched, 2 MiB",
+        )
+        for what in ("save", "restore", "bytes")
+    ],
     "evolution": [
         *(f"digests equal, {format}, 20 leaves: without a lock" for format in ("directory", "msgpack", "safetensors")),
-        "renamed and filled in, directory, 20 leaves: as it is",
+        *(
+            f"renamed and filled in, {format}, 20 leaves: as it is"
+            for format in ("directory", "msgpack", "safetensors")
+        ),
         "renamed and filled in, directory of 0 MiB",
         "treaty check, 10 classes, 2 revisions: without a lock",
     ],
@@ -88,12 +109,15 @@ CASES = {
         "heads of arrays made once, encode, 20 leaves",
         *(f"instances {how}, 100" for how in ("without __init__", "by columns")),
         *(f"columns, {what}, 40" for what in ("safetensors header", "manifest")),
+        "alike arrays to the device, 40 leaves",
         "huge pages, join of 1 MiB",
         "huge pages, 1 new arrays of 1 MiB",
         "the disk begins at once, save of 128 MiB",
     ],
     "transfer": ["20 small leaves, per leaf", "16 8 x 8 kernels with their biases, per leaf"],
 }
+
+SLOW = ("convert", "directory", "evolution", "scaling")  # seconds, which `make test-long` takes
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -103,19 +127,20 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def test_quick_run_reports_every_row_of_every_benchmark(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
+    names = [name for name in BENCHMARKS if IS_LONG or name not in SLOW]
 
-    done = run("--quick", "--json", str(report))
+    done = run("--quick", "--json", str(report), *names)
 
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     cases = {name: [row["case"] for row in rows] for name, rows in found["benchmarks"].items()}
     generated = cases.pop("generate")
-    assert cases == CASES
+    assert cases == {name: CASES[name] for name in names if name != "generate"}
     assert [case.partition(" ")[0] for case in generated] == ["5", "5"]
     assert [row["target"] for row in found["benchmarks"]["generate"]] == ["> 1x", "-"]
     assert found["quick"] is True
     assert {"python", "jax", "flax", "treaty"} <= found["environment"].keys()
-    for name in BENCHMARKS:
+    for name in names:
         assert f"{name} (--quick" in done.stdout
 
 
