@@ -4,13 +4,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-oldest test-pythons check compat faults fuzz soak bench coverage clean
+.PHONY: demo docs onramp test test-long test-oldest test-pythons check compat faults fuzz soak bench coverage clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 3 $(ARGS)
+
+# And what takes long, of which make test has a shorter form each.
+test-long: $(READY)
+	LONG=1 $(BIN)/python -m pytest -n 3 $(ARGS)
 
 # The suite with every Python that Treaty is for and that is found, each in an environment of its own.
 test-pythons:
@@ -28,6 +32,14 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/treaty check
+
+# The docs site, in build/docs; to read it: python -m http.server --directory build/docs
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# All pages that lead from a script without Treaty to one with it, done as they say; make test does one of them.
+onramp: $(READY)
+	LONG=1 $(BIN)/python -m pytest tests/examples/test_onramp.py
 
 # Flax's own tests of all that reaches flax.serialization, from the source release of the Flax that is installed, run against ours.
 compat: $(READY)
@@ -59,6 +71,10 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
+
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $(VENV)/.docs
 
 .venv-oldest/.ready: pyproject.toml constraints.txt constraints-oldest.txt
 	$(PYTHON) -m venv .venv-oldest

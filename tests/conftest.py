@@ -8,6 +8,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.long import skip_what_takes_long
 from tests.needs import skip_where_too_old
 
 # No deadline: a busy machine is not a bug. Derandomised: a suite that gates a change must not flake.
@@ -20,3 +21,4 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     skip_where_too_old(items)
+    skip_what_takes_long(items)

@@ -34,11 +34,13 @@ INSIDE_RUNTIME = {
     "_errors": "",
     "_process": "",
     "_storage": "_errors _process",
-    "_state": "_errors _process",
     "_lazy": "_storage",
     "_trees": "_errors _lazy",
     "_same": "_lazy _trees",
     "_keymaps": "_errors _lazy _same _storage _trees",
+    # from_state_dict and to_state_dict take a key map.
+    "_state": "_errors _keymaps _process",
+    "_live": "_errors _state",
     "_devices": "_errors _lazy _process _state _storage",
     "_evolve": "_errors _keymaps _lazy _same _state _trees",
     "_restore": "_devices _errors _evolve _keymaps _lazy _process _state _trees",
@@ -55,10 +57,11 @@ INSIDE_RUNTIME = {
     "formats/safetensors formats/shared",
     "_checkpoint": "_devices _errors _lazy _process _restore _save _state _storage _trees formats formats/shared",
     "_convert": "_errors _keymaps _lazy _process _restore _same _state _storage _trees formats formats/shared",
+    "_manager": "_checkpoint _errors _process _restore _storage formats formats/directory formats/shared",
     "_golden": "_checkpoint _errors _evolve _lazy _save _state _storage _trees formats formats/shared",
     "_flax": "_errors _state _storage formats/msgpack formats/shared",
     "_eformer": "_devices _errors _lazy _process _state _storage formats/eformer formats/shared",
-    "__init__": "_checkpoint _devices _errors _process _restore _state formats/msgpack formats/shared",
+    "__init__": "_checkpoint _devices _errors _live _manager _process _restore _state formats/msgpack formats/shared",
     # Generated code registers its classes with Flax, too, so that flax.serialization serves them in programs that import nothing else of ours.
     "codec": "_errors _flax _state",
     "serialization": "_flax",
@@ -66,7 +69,7 @@ INSIDE_RUNTIME = {
     "sharding": "_eformer _state formats/safetensors",
     "directory": "_checkpoint _process formats/shared",
     "golden": "_golden",
-    "commands": "__init__ _convert _errors _golden _storage formats",
+    "commands": "__init__ _convert _errors _golden _manager _storage formats",
 }
 
 

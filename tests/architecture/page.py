@@ -12,11 +12,11 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 # From the top down. A package imports from its own floor and those below, as test_page.py checks.
 FLOORS: Final = {
     "what users and generated code import": "commands __init__ codec serialization leaves sharding directory golden",
-    "whole checkpoints": "_golden _checkpoint _convert _flax _eformer",
+    "whole checkpoints": "_golden _manager _checkpoint _convert _live _flax _eformer",
     "formats": "formats formats/directory formats/safetensors formats/orbax formats/msgpack formats/npz formats/eformer "
     "formats/shared",
-    "the way in and the way out": "_restore _save _evolve _devices _keymaps",
-    "tools": "_same _trees _lazy _state _storage _process _errors",
+    "the way in and the way out": "_restore _save _evolve _devices",
+    "tools": "_state _keymaps _same _trees _lazy _storage _process _errors",
 }
 _MARKED: Final = re.compile(r"(<!-- (\w+): .*? -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -64,4 +64,5 @@ def table(walk: tuple[Step, ...]) -> str:
 
 
 def _row(step: Step) -> str:
-    return f"`{step.package}` | `{step.function}` | {step.does} | {step.when or 'always'}"
+    short = f", or `{step.short}` of a mapped file" if step.short else ""
+    return f"`{step.package}` | `{step.function}`{short} | {step.does} | {step.when or 'always'}"

@@ -62,7 +62,7 @@ class Seen:
     def __init__(self, walk: tuple[Step, ...]) -> None:
         self.packages: set[str] = set()
         self.steps: list[str] = []
-        self._known = {(step.package, step.function): step.package for step in walk}
+        self._known = {(step.package, name): step.package for step in walk for name in (step.function, step.short)}
 
     def enter(self, frame: FrameType, event: str, argument: object) -> None:
         file = frame.f_code.co_filename

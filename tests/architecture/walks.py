@@ -12,6 +12,7 @@ class Step(NamedTuple):
     function: str  # with its module; of a format, the member of its Format
     does: str
     when: str = ""  # else always
+    short: str = ""  # the function that is called instead where all of a mapped file is wanted as it lies
 
 
 RESTORE: Final = (
@@ -37,7 +38,12 @@ RESTORE: Final = (
         "says where each array will live; `placement.place` takes it there",
         "unless all of a mapped file is wanted as it lies",
     ),
-    Step("_state", "state_dict.from_state_dict", "builds the instance; its generated code checks every leaf"),
+    Step(
+        "_state",
+        "state_dict.from_state_dict",
+        "builds the instance; its generated code checks every leaf",
+        short="state_dict.attempt_build",
+    ),
 )
 
 SAVE: Final = (

@@ -127,6 +127,15 @@ def test_golden_with_each_odd_module(folder: Path) -> None:
     assert not (folder / "tests").exists()
 
 
+def test_scaffold_of_each_odd_target(folder: Path) -> None:
+    odd = [*NOWHERE, *OUTSIDE, *NAMES, *sorted(os.listdir(folder))]
+    for target in odd:
+        run("scaffold", "--", target)
+    for option in ("-o", "--name", "--dim"):
+        for value in [*NOWHERE, "loop.py", "empty/x.py", *SIZES]:
+            run("scaffold", option, value, "--", "x.msgpack")
+
+
 def test_what_chance_brings(folder: Path) -> None:
     chance = random.Random(1)
     inside = sorted(os.listdir(folder))

@@ -34,16 +34,16 @@ class LayerNorm:
 
 @state
 class Params:
-    hidden: Annotated[Dense, Dims(d_out="d")] = field(key="Dense_0")
-    out: Annotated[Dense, Dims(d_in="d")] = field(key="Dense_1")
+    hidden: Annotated[Dense, Dims("d_in", d_out="d")] = field(key="Dense_0")
+    out: Annotated[Dense, Dims("d_out", d_in="d")] = field(key="Dense_1")
     norm: Annotated[LayerNorm, Dims("d")] = field(key="LayerNorm_0")
 
 
 @state
 class TrainState:
     step: int
-    params: Params
-    opt_state: AdamW[Params, EmptyState]
+    params: Annotated[Params, Dims(...)]
+    opt_state: Annotated[AdamW[Params, EmptyState], Dims(...)]
 
 
 @state

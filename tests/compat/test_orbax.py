@@ -52,7 +52,7 @@ Adam = Annotated[
 class Train:
     params: Annotated[Params, Dims("d_in", "d_out")]
     opt: tuple[Adam, optax.EmptyState]
-    layers: Annotated[list[Params], Length("n")]
+    layers: Annotated[list[Params], Length("n"), Dims(None)]
     rng: Key[Array, ""]
     step: int
     maybe: Float32[Array, "d_in"] | None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Annotated, Any, Final, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import optax
 from jax import Array
 from jaxtyping import BFloat16, Bool, Float32
 
+from treaty.schema import Dims
 from treaty.schema.library.optax import (
     Adam,
     AdamState,
@@ -84,8 +85,8 @@ class Unfactored(TypedDict):
 
 
 class Groups(TypedDict):
-    fast: MaskedState[Adam[KernelOnly, EmptyState]]
-    slow: MaskedState[Sgd[TraceState[BiasOnly], EmptyState]]
+    fast: Annotated[MaskedState[Adam[KernelOnly, EmptyState]], Dims(...)]
+    slow: Annotated[MaskedState[Sgd[TraceState[BiasOnly], EmptyState]], Dims(...)]
 
 
 class Rate(TypedDict):

@@ -19,7 +19,7 @@ from jaxtyping import Float32, Int32
 from tests.generated.optimizers import CASES, NamedChain, Weights, same, same_structure, train, trained
 from treaty.generator import load
 from treaty.runtime import StateMismatchError, abstract, from_state_dict, to_state_dict
-from treaty.schema import Fields, SchemaError, TreatyError, field, state
+from treaty.schema import Dims, Fields, SchemaError, TreatyError, field, state
 from treaty.schema.library.optax import (
     Adam,
     AdamState,
@@ -263,7 +263,7 @@ def test_a_class_without_a_twin_is_an_error_that_says_what_to_declare() -> None:
 def test_a_class_without_a_twin_passes_where_the_type_has_it() -> None:
     optimizer = optax.chain(optax.apply_every(2), optax.adam(1e-2))
     _, opt = train(optimizer, linear(), optimizer.init(linear()), 2)
-    kept = Annotated[optax.ApplyEvery, Fields(count=Int32[Array, ""], grad_acc=Linear)]
+    kept = Annotated[optax.ApplyEvery, Fields(count=Int32[Array, ""], grad_acc=Annotated[Linear, Dims(...)])]
     cls: Any = tuple[kept, Adam[Linear, EmptyState]]
 
     twin = from_optax(opt, cls)

@@ -126,7 +126,7 @@ class Module:
         if children and random.random() < 0.4:
             child = random.choice(list(children))
             ties = [f"{dim}={random.choice(SIZES)!r}" for dim in children[child] if random.random() < 0.6]
-            how = random.choice(["", "", "Dims(...)", f"Dims({', '.join(ties)})"])
+            how = random.choice(["", "Dims(None)", "Dims(...)", f"Dims({', '.join(['None', *ties])})"])
             if how == "Dims(...)":
                 dims += children[child]
             return f"Annotated[{child}, {how}]" if how else child
@@ -175,7 +175,7 @@ class Module:
             f"Annotated[Foreign, Fields(one={item}, two={self._type(depth, dims)})]",
             f"Annotated[Partial, Fields(func=call, args=({item},), keywords={{'a': {self._type(0, dims)}}})]",
         ]
-        forms += [f"{name}[{item}]" for name in self.generic]
+        forms += [f"Annotated[{name}[{item}], Dims(None)]" for name in self.generic]
         return random.choice(forms)
 
 

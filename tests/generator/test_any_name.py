@@ -75,7 +75,7 @@ class Child{n}:
 
 @_state
 class Parent{n}:
-    tied: _t.Annotated[Child{n}, _Dims(**{ties})] | None
+    tied: _t.Annotated[Child{n}, _Dims(None, **{ties})] | None
     alike: _t.Annotated[tuple[_t.Annotated[Child{n}, _Dims(...)], ...], _Length({first!r})]
     maybe: _t.Annotated[Child{n}, _Dims(...)] | None
     pair: tuple[_t.Annotated[Child{n}, _Dims(...)] | None, int]
@@ -148,7 +148,7 @@ def as_classes(names: list[str]) -> str:
         text += "    y: _Float32[_Array, 'd']\n\n"
     text += "@_state\nclass OfAllClasses:\n"
     return text + "".join(
-        f"    f{index}: {name}[_b.int]\n    g{index}: {name}[_Float32[_Array, 'd']]\n"
+        f"    f{index}: _t.Annotated[{name}[_b.int], _Dims(None)]\n    g{index}: _t.Annotated[{name}[_Float32[_Array, 'd']], _Dims(None)]\n"
         for index, name in enumerate(by_stem.values())
     )
 
@@ -187,7 +187,9 @@ def write_project(root: Path, names: list[str]) -> list[str]:
     for name in modules:
         (package / f"{name}.py").write_text(f"{HEADER}@_state\nclass {name}:\n    x: _Float32[_Array, 'd']\n")
     imports = "".join(f"import pkg.{name} as m{index}\n" for index, name in enumerate(modules))
-    fields = "".join(f"    f{index}: m{index}.{name}\n" for index, name in enumerate(modules))
+    fields = "".join(
+        f"    f{index}: _t.Annotated[m{index}.{name}, _Dims(None)]\n" for index, name in enumerate(modules)
+    )
     (package / "modules_.py").write_text(f"{HEADER}{imports}@_state\nclass OfAll:\n{fields}")
     (package / "hostile_.py").write_text(module_full_of_it(), encoding="utf-8")
     write_circle(root, *CIRCLES["modules"])

@@ -68,6 +68,27 @@ def test_generate_finds_modules_in_src(project: Path) -> None:
     assert treaty(project, "generate").stdout == "wrote src/my/state_treaty.py\n"
 
 
+def test_generate_finds_modules_in_the_folders_that_programs_import_from(project: Path) -> None:
+    (project / "my").rename(project / "scripts")
+    (project / "scripts" / "__init__.py").unlink()
+    (project / "scripts" / "train.py").write_text(
+        "import numpy as np\nfrom state import Linear\nfrom treaty.runtime import from_state_dict\n"
+        "print(from_state_dict(Linear, {'kernel': np.ones((2, 3), 'f4')}).kernel.shape)\n"
+    )
+    (project / "pyproject.toml").write_text('[tool.treaty]\nmodules = ["state"]\nsrc = ["scripts"]\n')
+
+    assert treaty(project / "scripts", "generate", "../scripts/state.py").stdout == "wrote state_treaty.py\n"
+
+    alone = project.parent / f"{project.name}-alone"  # a file of no project, named from elsewhere
+    alone.mkdir()
+    (alone / "x.py").write_text(SCHEMA)
+    assert treaty(project, "generate", f"../{alone.name}/x.py").returncode == 0
+    assert "import x as _x" in (alone / "x_treaty.py").read_text()
+
+    run = subprocess.run([sys.executable, "scripts/train.py"], cwd=project, capture_output=True, text=True, check=False)
+    assert run.stdout == "a schema may print\n(2, 3)\n", run.stderr
+
+
 def test_output_is_the_same_to_the_byte_in_every_process(project: Path) -> None:
     texts = set()
     for seed in ("0", "1", "2"):
@@ -212,7 +233,9 @@ def test_no_modules_says_how_to_name_them(tmp_path: Path) -> None:
     [
         ("modules = 3", "[tool.treaty] modules: expected a list of module names"),
         ("out = 3", "[tool.treaty] out: expected a directory"),
-        ("moduls = []", "[tool.treaty] has no option 'moduls'; expected modules, out"),
+        ("moduls = []", "[tool.treaty] has no option 'moduls'; expected modules, out, src"),
+        ("src = 'scripts'", "[tool.treaty] src: expected a list of directories"),
+        ("src = ['scripts']", "[tool.treaty] src: expected a directory, got nothing at "),
         ("x = = 1", "pyproject.toml: "),
     ],
 )

@@ -11,7 +11,7 @@ from jaxtyping import Float32
 
 from tests.generator.cases.train_state import schema as train_state
 from treaty.generator import load
-from treaty.runtime import CodecError, from_state_dict, to_state_dict
+from treaty.runtime import CodecError, StateMismatchError, from_state_dict, to_state_dict
 from treaty.schema import SchemaError, state
 
 P = TypeVar("P")
@@ -75,3 +75,18 @@ def test_redefining_a_class_in_a_notebook() -> None:
     load(second)
     assert from_state_dict(first, {"x": 1}).x == 1
     assert from_state_dict(second, {"x": "a"}).x == "a"
+
+
+@state
+class SumOfOthers:
+    w: Float32[Array, "d e"]
+    both: tuple[Float32[Array, "d+e"]]
+
+
+def test_a_tuple_whose_sizes_only_its_owner_knows() -> None:
+    load(SumOfOthers)
+    state_dict = to_state_dict(SumOfOthers(w=jnp.zeros((2, 3)), both=(jnp.zeros(5),)))
+    assert from_state_dict(SumOfOthers, state_dict).both[0].shape == (5,)
+    state_dict["both"] = {"0": jnp.zeros(6)}
+    with pytest.raises(StateMismatchError, match=r"expected float32\[d\+e=5\], got float32\[6\] at \$\.both\[0\]"):
+        from_state_dict(SumOfOthers, state_dict)

@@ -263,7 +263,7 @@ def test_dims_reach_into_partials() -> None:
 
 
 def test_a_label_reaches_children_that_leave_the_dim_open() -> None:
-    cls = define(x=Float32[Array, "d_in=3"], c=train_state.Linear)
+    cls = define(x=Float32[Array, "d_in=3"], c=Annotated[train_state.Linear, Dims(None)])
     assert abstract(cls, d_out=2).c.kernel.shape == (3, 2)
 
 

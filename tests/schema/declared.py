@@ -63,7 +63,7 @@ class Plain:
 class Tree:
     value: Float32[Array, "d"]
     left: Annotated[Tree | None, Dims(...)] = None
-    kids: tuple[Tree, ...] = ()
+    kids: Annotated[tuple[Tree, ...], Dims(None)] = ()
 
 
 class Foreign(NamedTuple):
@@ -88,9 +88,9 @@ class Everything:
     rbg: Annotated[Array, ArraySpec("key<rbg>")]
     wide: Annotated[Array, ArraySpec("float8_e4m3", "heads=8 d_ff=4*d_model")]
     moments: Annotated[Moments, Dims(d="d_model")]
-    scales: Scales
+    scales: Annotated[Scales, Dims(None)]
     plain: Plain
-    tree: Tree | None
+    tree: Annotated[Tree | None, Dims(None)]
     pair: tuple[Float32[Array, "d_model"], Linear]
     empty: tuple[()]
     names: list[Float32[Array, "k"]]

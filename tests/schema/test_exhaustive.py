@@ -22,6 +22,7 @@ TYPES = {"Array", "Key", "Scalar", "NumpyScalar", "Enum", "Untyped", "Leaf"} | {
 SIZES = {"Name", "Int", "Op"}
 STEPS = {"Item", "Each", "Present"}
 FOLDS = {"with_children", "own_dims", "parts"}
+MAKERS = {"_scaffold"}  # packages that ask only about types which they made themselves, of values that they saw
 NEW = {
     "ir.py": [
         ("Type = Leaf |", "class Novel:\n    KIND: ClassVar = 'novel'\n\n\nType = Leaf | Novel |"),
@@ -84,7 +85,10 @@ def unknown_to(tree: Path) -> dict[Path, set[int]]:
 
 def test_mypy_names_every_place_that_does_not_know_a_new_kind(tree: Path) -> None:
     found = unknown_to(tree)
-    every = [(path, *walk) for layer in LAYERS for path in sorted((tree / layer).rglob("*.py")) for walk in walks(path)]
+    files = [
+        path for layer in LAYERS for path in sorted((tree / layer).rglob("*.py")) if path.parent.name not in MAKERS
+    ]
+    every = [(path, *walk) for path in files for walk in walks(path)]
     quiet = [
         f"{path.name}: {name}: ends without assert_never"
         for path, name, lines in every

@@ -97,8 +97,8 @@ ALONE: tuple[tuple[Any, ...], ...] = (
         partial(shifted),
         partial(args=(float,)),
         partial(args=(int, int)),
-        partial(args=(ANNOTATED[Linear, Dims(d_in=3)],)),
-        partial(args=(Linear,)),
+        partial(args=(ANNOTATED[Linear, Dims(d_in=3, d_out=None)],)),
+        partial(args=(ANNOTATED[Linear, Dims(None)],)),
         partial(a=int),
         partial(b=int),
         partial(a=float),
@@ -110,10 +110,10 @@ ALONE: tuple[tuple[Any, ...], ...] = (
         pair(float),
         pair(Float32[Array, "d"]),
         pair(Float32[np.ndarray, "d"]),
-        pair(Linear),
+        pair(ANNOTATED[Linear, Dims(None)]),
         pair(ANNOTATED[Linear, Dims(...)]),
         pair(ANNOTATED[Linear, Dims(..., d_in=3)]),
-        pair(ANNOTATED[Linear, Dims(d_in=3)]),
+        pair(ANNOTATED[Linear, Dims(d_in=3, d_out=None)]),
         pair(partial(args=(float,))),
         pair(partial(args=(int,))),
         pair(int, partial()),
@@ -164,7 +164,7 @@ def declare(**annotations: Any) -> Any:
 def test_arguments_that_differ_in_anything_make_different_classes(both: tuple[Any, Any]) -> None:
     one, other = both
     alone = [schema_of(declare(x=BOX[item])) for item in both]
-    schema = schema_of(declare(a=BOX[one], b=BOX[other]))
+    schema = schema_of(declare(a=BOX[one], b=ANNOTATED[BOX[other], Dims(None)]))
     a, b = (ids(schema, index) for index in (0, 1))
     assert a != b
     for id, expected in zip((a, b), alone, strict=True):
@@ -198,7 +198,7 @@ def test_host_and_device_belong_to_one_instance_of_a_generic() -> None:
     @state
     class Places:
         device: Box[Float32[Array, "d"]]
-        host: Box[Float32[np.ndarray, "d"]]
+        host: Annotated[Box[Float32[np.ndarray, "d"]], Dims(None)]
 
     load(Places)
     array = np.ones(2, np.float32)
@@ -222,7 +222,9 @@ def test_arguments_of_a_partial_belong_to_one_instance_of_a_generic() -> None:
 
 def test_ties_belong_to_one_description_of_a_foreign_class() -> None:
     cls = declare(
-        d=Float32[Array, "d_in d_out"], tied=pair(ANNOTATED[Linear, Dims(...)]), free=pair(ANNOTATED[Linear, Dims()])
+        d=Float32[Array, "d_in d_out"],
+        tied=pair(ANNOTATED[Linear, Dims(...)]),
+        free=pair(ANNOTATED[Linear, Dims(None)]),
     )
     load(cls)
     two, three = Linear(kernel=jnp.ones((2, 2))), Linear(kernel=jnp.ones((3, 3)))

@@ -60,7 +60,7 @@ class Pair(NamedTuple):
 class Odd(Generic[P]):
     items: Annotated[list[P], Length("n")]
     nested: Annotated[Moments[P, Linear], Dims(...)]
-    loose: Moments[Pair, P]
+    loose: Annotated[Moments[Pair, P], Dims(None)]
     inline: Annotated[Pair, Fields(a=P, b=int)]
     maybe: P | None = None
 
@@ -280,7 +280,7 @@ def test_changes_are_told_in_words() -> None:
     @state
     class Later:
         up: Annotated[Biased, Dims(d_in="d", d_out="d_out")]
-        new: list[Linear]
+        new: Annotated[list[Linear], Dims(None)]
         scale: float = field(default=2.0, static=True)
 
     @state

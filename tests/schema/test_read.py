@@ -250,7 +250,7 @@ class Endless:
         (lambda: Length(-1), "Length(-1): a size cannot be negative"),
         (lambda: Length(True), "Length(True): expected a name, an int or an expression, got bool"),
         (lambda: UNTYPED.Dims(d=2.5), "Dims(d=2.5): expected a name, an int or an expression, got float"),
-        (lambda: UNTYPED.Dims(3), "Dims(3): expected the name of a dim, or ... for all of them"),
+        (lambda: UNTYPED.Dims(3), "Dims(3): expected the name of a dim, ... for all of them, or None for none of them"),
         (lambda: ArraySpec("float7", "d"), "ArraySpec('float7'): unknown dtype; known: bool, int1, "),
         (lambda: ArraySpec("float32", "d,e"), "dim 'd,e': expected a name"),
     ],

@@ -135,6 +135,27 @@ class TieOfAScalar:
 
 
 @state
+class TwoFieldsOfOneName:
+    params: Linear
+    # P: dims d_in, d_out: params has them too, untied; to share them, write params: Annotated[Linear, Dims(...)]  [treaty]
+    opt: Adam[Linear]
+
+
+@state
+class ANameOfTheClassItself:
+    x: Float32[Array, "d_model"]
+    # P: dim d_model: ANameOfTheClassItself has it too, untied; to share it, write blocks: Annotated[list[Block], Dims(...)]  [treaty]
+    blocks: list[Block]
+
+
+@state
+class SharedAndOwn:
+    own: Annotated[Linear, Dims(None)]
+    # P: Dims(..., None): write ... to share the dims that are not named, or None to share none  [treaty]
+    both: Annotated[Linear, Dims(..., None)]
+
+
+@state
 # P: dim 'a' cannot be known from the data  [treaty]
 # P: dim 'b' cannot be known from the data  [treaty]
 class Unsolvable:

@@ -10,7 +10,7 @@ from jaxtyping import Float32, Int32
 from schemas.language import Mode
 from schemas.model import Linear
 
-from treaty.schema import ArraySpec, Dims, Fields, Length, field, state
+from treaty.schema import ArraySpec, Dims, Fields, Keys, Length, field, state
 
 
 class Moments(NamedTuple):
@@ -223,3 +223,86 @@ class FieldsOfAPlainClass:
 class PartialOfNothing:
     # P: Partial: write Annotated[Partial, Fields(func=the_function  [treaty]
     x: Annotated[Partial, Fields(args=(Int32[Array, ""],))]
+
+
+Blocks = Annotated[tuple[Linear, ...], Keys("block_{i}")]
+
+
+@state
+class KeysWithoutPlaceholder:
+    # P: Keys('block'): expected a name with one placeholder and no other braces: {i} for numbers, {key} for the keys of a dict[str, X]; write Keys('block_{i}')  [treaty]
+    x: Annotated[list[Linear], Keys("block")]
+
+
+@state
+class KeysWithTwoPlaceholders:
+    # P: Keys('{i}_{i}'): expected a name with one placeholder and no other braces  [treaty]
+    x: Annotated[list[Linear], Keys("{i}_{i}")]
+
+
+@state
+class KeysWithoutArguments:
+    # P: Annotated[..., Keys]: write Keys(...) with its arguments  [treaty]
+    x: Annotated[list[Linear], Keys]
+
+
+@state
+class KeysOfOneValue:
+    # P: Keys('a_{i}'): expected a list, a tuple or a dict, got schemas.model:Linear  [treaty]
+    a: Annotated[Linear, Keys("a_{i}")]
+    # P: Keys('b_{i}'): expected a list, a tuple or a dict, got list[float] | None; None could not be told from no items  [treaty]
+    b: Annotated[list[float] | None, Keys("b_{i}")]
+    # P: Keys('c_{i}'): expected a list, a tuple or a dict, got float32[d]  [treaty]
+    c: Annotated[Array, ArraySpec("float32", "d"), Keys("c_{i}")]
+
+
+@state
+class KeysOfAnotherKind:
+    # P: Keys('a_{key}'): the items of list[int] have numbers; write Keys('a_{i}')  [treaty]
+    a: Annotated[list[int], Keys("a_{key}")]
+    # P: Keys('b_{key}'): the items of dict[int, int] have numbers; write Keys('b_{i}')  [treaty]
+    b: Annotated[dict[int, int], Keys("b_{key}")]
+    # P: Keys('c_{i}'): the keys of dict[str, int] are text; write Keys('c_{key}')  [treaty]
+    c: Annotated[dict[str, int], Keys("c_{i}")]
+
+
+@state
+class KeysTwice:
+    # P: Keys('block_{i}') and Keys('layer_{i}'): items have one name each; write it once  [treaty]
+    a: Annotated[Blocks, Keys("layer_{i}")]
+
+
+@state
+class KeysInside:
+    # P: Keys('block_{i}'): items lie beside the keys of a class; write it on a field itself, as in Annotated[tuple[X, ...], Keys('block_{i}')]  [treaty]
+    a: dict[str, Blocks]
+    # P: Keys('block_{i}'): items lie beside the keys of a class; write it on a field itself  [treaty]
+    b: Annotated[list[int], Keys("block_{i}")] | None
+
+
+@state
+class KeysAndAKey:
+    # P: field(key='blocks') beside Keys('block_{i}'): the items have keys of their own; remove key=  [treaty]
+    a: Annotated[list[int], Keys("block_{i}")] = field(key="blocks")
+    # P: field(static=True) beside Keys('step_{i}'): what is static is one value; remove one of them  [treaty]
+    b: Annotated[tuple[int, ...], Keys("step_{i}")] = field(static=True)
+
+
+@state(reserved=("block_7",))
+class KeysOfTwoFields:
+    # P: Keys('block_{i}') stands for 'block_0' too, which is the key of first; write Keys(...) with another name  [treaty]
+    # P: Keys('block_{i}') stands for 'block_1' too, which is an alias of second; write Keys(...) with another name  [treaty]
+    # P: Keys('block_{i}') stands for 'block_7' too, which is reserved by KeysOfTwoFields; write Keys(...) with another name  [treaty]
+    blocks: Blocks
+    first: int = field(key="block_0")
+    second: int = field(aliases=("block_1",))
+    # P: Keys('{key}_0') stands for 'block_0' too, which is the key of first; write Keys(...) with another name  [treaty]
+    # P: Keys('{key}_0') and Keys('block_{i}') of blocks stand for a key that is the same; write Keys(...) with another name  [treaty]
+    others: Annotated[dict[str, int], Keys("{key}_0")]
+
+
+@state
+class SameKeys:
+    a: Annotated[list[int], Keys("block_{i}")]
+    # P: key 'block_{i}' is already the key of a; write Keys(...) with another  [treaty]
+    b: Annotated[tuple[float, ...], Keys("block_{i}")]

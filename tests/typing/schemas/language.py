@@ -102,20 +102,20 @@ class Box(Generic[P]):
 
 @state
 class Nodes:
-    moments: Moments
+    moments: Annotated[Moments, Dims(None)]
     options: Annotated[Options, Dims(n="m")]
-    plain: Plain
+    plain: Annotated[Plain, Dims(None)]
     sub: Annotated[Sub, Dims("n")]
     boxed: Annotated[Box[Arrays], Dims(...)]
-    boxed_by_name: Box["Plain"]
+    boxed_by_name: Annotated[Box["Plain"], Dims(None)]
     listed: Annotated[list[Plain], Length("n_layers"), Dims(n="4*m")]
-    fixed: tuple[int, Plain, Arrays]
+    fixed: tuple[int, Annotated[Plain, Dims(n=None)], Annotated[Arrays, Dims(None)]]
     empty: tuple[()]
-    by_name: Annotated[dict[str, Plain], Length(3)]
-    by_number: dict[int, "Plain"]
-    maybe: Plain | None
-    maybe_too: Optional[Plain]  # noqa: UP045 - this spelling is a row of its own
-    maybe_again: Union[Plain, None]  # noqa: UP007
+    by_name: Annotated[dict[str, Plain], Length(3), Dims(None)]
+    by_number: Annotated[dict[int, "Plain"], Dims(None)]
+    maybe: Annotated[Plain | None, Dims(None)]
+    maybe_too: Annotated[Optional[Plain], Dims(None)]  # noqa: UP045 - this spelling is a row of its own
+    maybe_again: Annotated[Union[Plain, None], Dims(None)]  # noqa: UP007
     width: Float32[Array, "m"]
 
 
@@ -123,7 +123,7 @@ class Nodes:
 class Tree:
     value: Float32[Array, "d"]
     left: Annotated["Tree | None", Dims(...)] = None
-    rest: "list[Tree]" = field(factory=list)  # pyright: ignore[reportUnknownVariableType] - as of any factory=list
+    rest: "Annotated[list[Tree], Dims(None)]" = field(factory=list)  # pyright: ignore[reportUnknownVariableType] - as of any factory=list
 
 
 @state

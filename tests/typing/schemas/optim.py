@@ -1,12 +1,12 @@
 """Generic classes: one declaration, one codec for each use."""
 
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from jax import Array
 from jaxtyping import Int32
 from schemas.model import Linear
 
-from treaty.schema import state
+from treaty.schema import Dims, state
 
 P = TypeVar("P")
 
@@ -20,6 +20,6 @@ class Adam(Generic[P]):
 
 @state
 class Run:
-    params: Linear
-    opt: Adam[Linear]
-    best: Adam[Linear] | None = None
+    params: Annotated[Linear, Dims(...)]
+    opt: Annotated[Adam[Linear], Dims(...)]
+    best: Annotated[Adam[Linear] | None, Dims(None)] = None

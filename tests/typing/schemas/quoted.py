@@ -31,7 +31,7 @@ class Outer:
     inner: Annotated[Inner[Int32[Array, "d"]], Dims(d="d_model")]
     later: Annotated[Later, Dims(...)]
     pair: Pair
-    moments: Moments
+    moments: Annotated[Moments, Dims(None)]
     matrix: Matrix
     mode: language.Mode
     plain: Annotated[language.Plain, Dims(n="d_model")]

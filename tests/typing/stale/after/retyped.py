@@ -5,10 +5,12 @@
 # stale: step=_codec.integer(state["step"]),  # E: Argument "step" to "Run" has incompatible type "int"; expected "str"  [arg-type]
 # stale: layers=tuple(  # E: incompatible type "tuple[Linear, ...]"; expected "list[Linear]"  [arg-type]
 
+from typing import Annotated
+
 from jax import Array
 from jaxtyping import Float32
 
-from treaty.schema import state
+from treaty.schema import Dims, state
 
 
 @state
@@ -20,5 +22,5 @@ class Linear:
 @state
 class Run:
     step: str
-    layers: list[Linear]
-    best: Linear | None
+    layers: Annotated[list[Linear], Dims(None)]
+    best: Annotated[Linear | None, Dims(None)]

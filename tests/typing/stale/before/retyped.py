@@ -1,9 +1,11 @@
 """Fields get other types. This is the schema before."""
 
+from typing import Annotated
+
 from jax import Array
 from jaxtyping import Float32
 
-from treaty.schema import state
+from treaty.schema import Dims, state
 
 
 @state
@@ -15,5 +17,5 @@ class Linear:
 @state
 class Run:
     step: int
-    layers: tuple[Linear, ...]
-    best: Linear
+    layers: Annotated[tuple[Linear, ...], Dims(None)]
+    best: Annotated[Linear, Dims(None)]
