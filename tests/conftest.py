@@ -1,7 +1,12 @@
 """Settings for all tests: JAX on eight CPU devices, and hypothesis that gives the same examples every time."""
 
 import os
+import signal
 
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # of a shell that runs this in the background, as all processes of ours would
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from treaty import runtime
 
 ROOT = Path(__file__).parent.parent
@@ -28,7 +30,10 @@ def run(command: str, cwd: Path) -> str:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     cache = ROOT / ".mypy_cache" / "docs"  # JAX takes mypy half a minute, once
     env = {**os.environ, "PATH": path, "JAX_PLATFORMS": "cpu", "MYPY_CACHE_DIR": str(cache)}
-    done = subprocess.run(command, shell=True, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    if re.search("[|&;<>$]", command):
+        done = subprocess.run(command, shell=True, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    else:
+        done = forked.run(*shlex.split(command), cwd=cwd, env=env)
     assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
     return done.stdout
 

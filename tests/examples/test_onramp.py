@@ -1,17 +1,16 @@
 """From a script without Treaty to one with it: the pages of docs/ say how, and are replayed here, command by command."""
 
 import difflib
-import json
 import os
 import random
 import re
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.architecture.packages import ROOT
 from tests.long import IS_LONG
 from tests.test_docs import EXCERPT, blocks, patched
@@ -25,10 +24,8 @@ SCRIPTS = ROOT / "examples" / "onramp"
 
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, "Replay"]:
-    """All pages, by one process."""
     folder = tmp_path_factory.mktemp("onramp")
     replays = {kind: Replay(kind, folder / kind) for kind in REPLAYED}
-    jobs = [job for replay in replays.values() for job in replay.jobs]
     env = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
@@ -38,15 +35,22 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, "Replay"]:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_multi_thread_eigen=false",
     }
-    command = [sys.executable, "-m", "tests.examples.replay"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=env, input=json.dumps(jobs), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = iter(json.loads(done.stdout))
     for replay in replays.values():
-        replay.results = [next(results) for _ in replay.jobs]
+        replay.results = [done(job, env) for job in replay.jobs]
     return replays
+
+
+def done(job: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
+    if "write" in job:
+        Path(job["write"]).parent.mkdir(parents=True, exist_ok=True)
+        Path(job["write"]).write_text(job["text"])
+        return {}
+    if "copy" in job:
+        shutil.copytree(job["copy"], job["to"])
+        return {}
+    line = f"step {job['kill']} " if job["kill"] else ""  # of its output, after which it is killed
+    ended = forked.run(*job["command"].split(), cwd=Path(job["cwd"]), env=env, kill=line)
+    return {"said": ended.stdout + ended.stderr, "status": ended.returncode}
 
 
 class Replay:

@@ -7,13 +7,12 @@ import builtins
 import keyword
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from mypy import api
 
+from tests import forked
 from tests.generator.test_circles import CIRCLES
 from tests.generator.test_circles import write as write_circle
 from tests.generator.test_hostile_text import module_full_of_it
@@ -198,12 +197,9 @@ def write_project(root: Path, names: list[str]) -> list[str]:
 
 def test_every_name_can_be_given_to_everything(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     modules = write_project(tmp_path, chosen(all_names(), 20))
-    command = [sys.executable, "-m", "treaty.cli", "generate", *modules]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = forked.run("treaty", "generate", *modules, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    done = subprocess.run(
-        [sys.executable, "-c", ROUND_TRIP, *modules[:-1]], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = forked.run("python", "-c", ROUND_TRIP, *modules[:-1], cwd=tmp_path)
     assert done.stdout == "done\n", done.stderr
     assert strict_errors(tmp_path, pytestconfig) == []
 

@@ -4,10 +4,11 @@ Mypy reads one such pair in tests/generator/test_any_name.py.
 """
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 IMPORTS = """\
 from jax import Array
@@ -77,8 +78,7 @@ except StateMismatchError as error:
 
 
 def generate(root: Path, *modules: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "treaty.cli", "generate", *modules]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return forked.run("treaty", "generate", *modules, cwd=root)
 
 
 def write(root: Path, node: str, edge: str) -> None:
@@ -99,8 +99,7 @@ def test_modules_that_use_each_other(circle: str, tmp_path: Path) -> None:
         "late import": [("net.node", "net.edge")],  # Python itself refuses the other order
     }
     for order in orders.get(circle, [("net.edge", "net.node")]):
-        command = [sys.executable, "-c", USE, *order]
-        used = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        used = forked.run("python", "-c", USE, *order, cwd=tmp_path)
         assert used.stdout == "done\n", (order, used.stderr)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from treaty.generator import check, generate
 from treaty.generator._modules import read_modules
 from treaty.generator._project import Project
@@ -27,8 +28,7 @@ class Linear:
 
 def treaty(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "COLUMNS": "100"}
-    command = [sys.executable, "-m", "treaty.cli", *args]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    return forked.run("treaty", *args, cwd=cwd, env=env)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_generate_finds_modules_in_the_folders_that_programs_import_from(project
     assert treaty(project, "generate", f"../{alone.name}/x.py").returncode == 0
     assert "import x as _x" in (alone / "x_treaty.py").read_text()
 
-    run = subprocess.run([sys.executable, "scripts/train.py"], cwd=project, capture_output=True, text=True, check=False)
+    run = forked.run("python", "scripts/train.py", cwd=project)
     assert run.stdout == "a schema may print\n(2, 3)\n", run.stderr
 
 
@@ -256,7 +256,7 @@ def test_modules_that_are_used_are_generated_too(project: Path) -> None:
         "import numpy as np; from my.model import Model; from treaty.runtime import from_state_dict;"
         "print(from_state_dict(Model, {'one': {'kernel': np.ones((2, 3), 'f4')}}).one.kernel.shape)"
     )
-    assert subprocess.check_output([sys.executable, "-c", code], cwd=project, text=True).split("\n")[-2] == "(2, 3)"
+    assert forked.run("python", "-c", code, cwd=project).stdout.split("\n")[-2] == "(2, 3)"
 
 
 def test_out_and_treaty_place_the_output(project: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_package_as_schema_module(project: Path) -> None:
     (project / "my" / "__init__.py").write_text(SCHEMA)
     assert treaty(project, "generate", "my").stdout == "wrote my/_treaty.py\n"
     assert treaty(project, "check", "my/__init__.py").returncode == 0
-    used = subprocess.check_output([sys.executable, "-c", USE_PACKAGE], cwd=project, text=True)
+    used = forked.run("python", "-c", USE_PACKAGE, cwd=project).stdout
     assert used.splitlines()[-1] == "['my._treaty']"
 
 
@@ -300,7 +300,7 @@ def test_code_of_a_package_where_it_once_was_is_still_used_and_then_moved(projec
     (project / "my" / "__init__.py").write_text(SCHEMA)
     treaty(project, "generate", "my")
     (project / "my" / "_treaty.py").rename(project / "my_treaty.py")
-    used = subprocess.check_output([sys.executable, "-c", USE_PACKAGE], cwd=project, text=True)
+    used = forked.run("python", "-c", USE_PACKAGE, cwd=project).stdout
     assert used.splitlines()[-1] == "['my_treaty']"
     assert treaty(project, "check", "my").stdout == (
         "my/_treaty.py: missing; run: treaty generate my\n"

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests import forked
 from treaty.generator import commands
 from treaty.generator._build import build_outputs
 from treaty.generator._findings import Finding
@@ -126,7 +126,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("released")
     project = Project(root / "project").write()
     env = {**os.environ, "PYTHONPATH": str(root / "site")}
-    subprocess.run([sys.executable, "-m", "treaty.cli", "lock", "-m", "first"], cwd=project.root, env=env, check=True)
+    forked.run("treaty", "lock", "-m", "first", cwd=project.root, env=env).check_returncode()
     return root
 
 
@@ -421,7 +421,7 @@ for name in {names}:
     save(name, Linear(kernel=np.ones((2, 3), np.float32)))
 """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project.root), os.environ["PYTHONPATH"]])}
-    subprocess.run([sys.executable, "-c", code], cwd=project.root, env=env, check=True)
+    forked.run("python", "-c", code, cwd=project.root, env=env).check_returncode()
     return names
 
 

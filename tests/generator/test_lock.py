@@ -3,13 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests import forked
 from treaty.generator import check, commands
 from treaty.generator._project import Project
 from treaty.schema.evolution.lock import Lock
@@ -46,11 +46,7 @@ RENAMED = STATE.replace("Linear", "Dense")
 
 
 def treaty(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "treaty.cli", *args]
-    env = {**os.environ, "COLUMNS": "100"}
-    return subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    return forked.run("treaty", *args, cwd=cwd, env={**os.environ, "COLUMNS": "100"})
 
 
 Run = Callable[..., tuple[int, str]]

@@ -2,11 +2,11 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs" / "static-checking.md"
@@ -24,7 +24,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "reject" / "page.py").write_text("\n".join(uses))
     modules = [f"{path.parent.name}.{path.stem}" for name in ("schemas", "stale") for path in root.glob(f"{name}/*.py")]
     modules.remove("schemas.aliases")  # declares no class
-    subprocess.run([sys.executable, "-m", "treaty.cli", "generate", "model", *sorted(modules)], cwd=root, check=True)
+    forked.run("treaty", "generate", "model", *sorted(modules), cwd=root).check_returncode()
     shutil.copytree(HERE / "stale" / "after", root / "stale", dirs_exist_ok=True)
     for path in root.rglob("*.py"):
         path.write_text(f"{path.read_text()}# {root}\n")  # new to mypy's cache

@@ -1,0 +1,15 @@
+"""The process that imports a user's modules is a fork here; tests of builds, hooks and docs have real ones."""
+
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from tests import forked
+from treaty.generator import _modules
+
+
+@pytest.fixture(autouse=True)
+def forked_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = SimpleNamespace(run=forked.run_like_subprocess, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(_modules, "subprocess", fork)
