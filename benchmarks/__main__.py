@@ -24,6 +24,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "convert": "treaty convert of 2 GiB between formats, and the memory it takes",
     "directory": "directory checkpoints of 1 GiB and of 10,000 leaves",
     "steps": "steps of 1 GiB of which a part changed, with base=, beside Orbax's CheckpointManager",
+    "sharded": "arrays over eight devices, saved and restored in four layouts, beside Orbax",
     "compression": 'compress="zstd" beside uncompressed directories, by what is in the arrays',
     "generate": "treaty generate against mypy --strict, 500 classes",
     "evolution": "what a lock costs a restore, and a long history treaty check",

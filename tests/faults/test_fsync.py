@@ -45,11 +45,10 @@ def test_all_of_a_replacement_is_on_disk_before_it_takes_its_place(
 @both
 def test_files_and_directories_are_synced_no_more_often_than_they_must(old: bool, saver: Saver, tmp_path: Path) -> None:
     calls = Trial(saver, tmp_path, "save", old).save(NEW).calls
-    files = sum(call.name == "rename" for call in calls)
-    entered = {os.path.dirname(call.paths[-1]) for call in calls if call.name in ("mkdir", "rename")}
-    assert (
-        sum(call.name == "fsync" for call in calls) == files + len(entered) + 1
-    )  # the checkpoint's own: before and after
+    made = {call.paths[-1] for call in calls if call.name in ("mkdir", "create")}
+    files = {call.paths[-1] for call in calls if call.name == "create"}
+    folders = {os.path.dirname(path) for path in made}
+    assert sum(call.name == "fsync" for call in calls) == len(files) + len(folders) + 1  # the checkpoint's own: twice
 
 
 def test_nothing_is_removed_that_a_manifest_on_disk_may_name(saver: Saver, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from treaty.runtime.directory import restore, save, save_async, verify
 from treaty.runtime.formats.directory import remembered as _remembered
 from treaty.runtime.formats.directory import write as _write
 from treaty.runtime.formats.directory.manifest import parse
-from treaty.runtime.formats.directory.plan import array_digest
+from treaty.runtime.formats.directory.plan import as_bytes
 
 pytestmark = pytest.mark.usefixtures("fine_layout")
 
@@ -58,11 +58,11 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of chunks that are hashed."""
     sizes: list[int] = []
 
-    def counting(array: Any) -> str:
+    def counting(array: Any) -> Any:
         sizes.append(array.nbytes)
-        return array_digest(array)
+        return as_bytes(array)
 
-    monkeypatch.setattr(_write, "array_digest", counting)
+    monkeypatch.setattr(_write, "as_bytes", counting)
     return sizes
 
 

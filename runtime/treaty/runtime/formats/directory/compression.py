@@ -39,7 +39,7 @@ def compressed(leaf: Leaf, wanted: bool) -> Leaf:
     return leaf._replace(codec=codec_for(leaf)) if wanted and leaf.is_chunked else leaf
 
 
-def stored_digest(content: bytes) -> str:
+def stored_digest(content: bytes | HostArray) -> str:
     """The digest of a compressed chunk with the size, in hexadecimal digits, behind it: known when it is compressed."""
     return f"{digest(content)}{len(content):x}"
 

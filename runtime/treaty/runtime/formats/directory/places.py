@@ -52,6 +52,9 @@ class Place(Protocol):
     def prepare(self, data: str) -> None:
         """Make room for new data, and remove what dead saves left."""
 
+    def put(self, name: str, content: Any, what: str) -> None:
+        """Write a new file, which lasts through a power cut when its directory is synced. `what` is for messages."""
+
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
         """Make written data the checkpoint: `files`, by their sizes. Fails if another save took the place meanwhile."""
 
@@ -160,6 +163,16 @@ class Local:
         sync_directory(self.path)
         if self._seen is None or previous is not None:  # of a damaged one it is not known what it named
             self._clean(data, None)
+
+    def put(self, name: str, content: Any, what: str) -> None:
+        from treaty.runtime._storage.files import write_new  # not for looking into a checkpoint: it needs numpy
+
+        with storing(f"write {what} in", self.where):
+            try:
+                write_new(self.path / name, content)
+            except FileNotFoundError:
+                os.makedirs((self.path / name).parent, exist_ok=True)
+                write_new(self.path / name, content)
 
     @_storing("write")
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:

@@ -139,7 +139,12 @@ def digests_of(piece: Piece, leaf: Leaf) -> dict[int, str]:
 
 
 def array_digest(array: HostArray) -> str:
-    return digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return digest(as_bytes(array))
+
+
+def as_bytes(array: HostArray) -> HostArray:
+    """The bytes of an array in C order; it is copied only if it is in another one."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def is_here(value: Any) -> bool:

@@ -10,13 +10,14 @@ import jax
 from attrs import field, frozen
 
 Start: TypeAlias = tuple[int, ...]
+ChunkKey: TypeAlias = tuple[Start, Start, str | None]  # its first element, its shape, its codec
 
 
 @frozen
 class ChunkDigests:
-    """The digests of an array's chunks, by their first elements, their shape and their codec. It does not hold the array."""
+    """The digests of an array's chunks. It does not hold the array."""
 
-    chunks: dict[tuple[Start, Start, str | None], str] = field(factory=dict)
+    chunks: dict[ChunkKey, str] = field(factory=dict)
 
 
 _records: dict[int, tuple["weakref.ref[Any]", ChunkDigests]] = {}

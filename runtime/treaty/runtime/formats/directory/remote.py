@@ -92,6 +92,9 @@ class Remote:
                 "there, one of two saves could destroy the other"
             )
 
+    def put(self, name: str, content: Any, what: str) -> None:
+        wait_for(self._store.write(name, bytes(content)), f"write {what}")
+
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
         self._is_sent = True
         stamp = self.write(NAME, manifest, if_equal=self._generation)

@@ -1,15 +1,15 @@
-"""Saving: every process writes its own chunks through TensorStore, process 0 the rest, and then the manifest."""
+"""Saving: every process writes its own chunks, process 0 the rest, and then the manifest."""
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import cache, partial
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import tensorstore as ts
 from attrs import evolve
 
-from treaty.runtime._errors import show_keys
+from treaty.runtime._errors import show_keys, storing
 from treaty.runtime._lazy import LazyArray, by_bands
 from treaty.runtime._process.team import Team
 from treaty.runtime._process.uninterrupted import uninterrupted
@@ -29,21 +29,14 @@ from treaty.runtime.formats.directory.agreement import (
 from treaty.runtime.formats.directory.base import Earlier, EarlierFile
 from treaty.runtime.formats.directory.checksum import digest, lower, upper
 from treaty.runtime.formats.directory.compression import compress, stored_digest, stored_size
-from treaty.runtime.formats.directory.layout import (
-    Start,
-    array_metadata,
-    chunk_name,
-    chunk_number,
-    metadata_files,
-    sizes_of,
-)
+from treaty.runtime.formats.directory.layout import Start, chunk_name, chunk_number, metadata_files, sizes_of
 from treaty.runtime.formats.directory.manifest import File, Leaf, Manifest
 from treaty.runtime.formats.directory.places import Place
-from treaty.runtime.formats.directory.plan import Pack, Piece, SavePlan, array_digest, chunks_of, digests_of, on_host
+from treaty.runtime.formats.directory.plan import Pack, Piece, SavePlan, as_bytes, chunks_of, digests_of, on_host
+from treaty.runtime.formats.directory.remembered import ChunkKey
 from treaty.runtime.formats.directory.remote import context, wait_for
-from treaty.runtime.formats.directory.write_queue import IN_FLIGHT, FileQueue
+from treaty.runtime.formats.directory.write_queue import UNDER_WAY, FileQueue
 from treaty.schema import TreatyError
-from treaty.schema.dtypes import BY_NAME
 
 _Packed: TypeAlias = tuple[File, str]  # with the upper half of its digest
 
@@ -129,73 +122,82 @@ def _begin(place: Place) -> str:
     return data
 
 
-def _inside(place: Place, data: str) -> ts.KvStore:
-    spec = {**place.kvstore, "path": f"{place.kvstore['path']}{data}/"}
-    kvstore: ts.KvStore = wait_for(ts.KvStore.open(spec, context=context()), f"open {place.where}")
-    return kvstore
-
-
-def _array_store(place: Place, data: str, number: int, leaf: Leaf) -> ts.TensorStore:
-    """One array, opened by what the manifest says: a missing chunk is an error, and zeros are stored like the rest."""
-    spec = {
-        "driver": "zarr3",
-        "kvstore": {**place.kvstore, "path": f"{place.kvstore['path']}{data}/{number}/"},
-        "metadata": array_metadata(leaf),
-        "open": True,
-        "assume_metadata": True,
-        "store_data_equal_to_fill_value": True,
-        "fill_missing_data_reads": False,
-    }
-    store: ts.TensorStore = wait_for(ts.open(spec, context=context()), f"open {show_keys(leaf.path)}")
-    return store
-
-
 def _write_own(place: Place, data: str, plan: SavePlan, team: Team) -> tuple[Sums, list[_Packed], dict[str, int]]:
     """What process 0 writes: digests of its chunks, its packs, and the sizes of what only other readers need."""
     sizes: dict[str, int] = {}
-    earlier = Earlier(plan.base, place, data)
-    with _writes(place, data, plan) as writes:
-        sums = _write_pieces(place, data, plan, earlier, writes, team)
-        kvstore = _inside(place, data)
-        packed = [_write_pack(kvstore, pack, plan, earlier, writes) for pack in plan.packs]
+    with _Output(place, data, plan) as output:
+        sums = _write_pieces(output, plan, team)
+        packed = [_write_pack(output, pack, plan) for pack in plan.packs]
         for name, content in metadata_files(plan.leaves):
             number, in_array, _ = name.partition("/")
-            stored = earlier.metadata(plan.leaves[int(number)], content) if in_array else None
-            _write_file(kvstore, name, content, stored, earlier, writes)
+            stored = output.earlier.metadata(plan.leaves[int(number)], content) if in_array else None
+            output.put(name, content, stored)
             sizes[name] = len(content)
     return sums, packed, sizes
 
 
 def _write_part(place: Place, data: str, plan: SavePlan, values: Mapping[str, Any], team: Team) -> None:
     """What a process writes that follows, and for process 0 the checksums of that and of what must be alike."""
-    with _writes(place, data, plan) as writes:
-        sums = _write_pieces(place, data, plan, Earlier(plan.base, place, data), writes, team)
-        if plan.compress:
-            writes.wait()  # only then it is known how they are stored
+    with _Output(place, data, plan) as output:
+        sums = _write_pieces(output, plan, team)
         alike: dict[int, dict[int, str]] = {number: dict(found) for number, found in plan.sums.items()}
         for piece in plan.spare:
             alike.setdefault(piece.leaf, {}).update(digests_of(piece, plan.leaves[piece.leaf]))
             team.check()
-        content = json.dumps({"sums": sums, "alike": alike, **values}).encode()
-        name = _part(team.index)
-        writes.write(_inside(place, data).write(name, content), name, len(content), "its checksums")
+        output.wait()  # the checksums are made where the chunks are written
+        output.put(_part(team.index), json.dumps({"sums": sums, "alike": alike, **values}).encode(), None)
 
 
-def _writes(place: Place, data: str, plan: SavePlan) -> FileQueue:
-    is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is in flight is in memory
-    return FileQueue(place, data, IN_FLIGHT // 4 if is_lazy else IN_FLIGHT, plan.advance)
+class _Output:
+    """The files of new data, each written by a thread of its own, or linked to one of the base with the same bytes."""
+
+    def __init__(self, place: Place, data: str, plan: SavePlan) -> None:
+        is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is under way is in memory
+        self._place = place
+        self._data = data
+        self._queue = FileQueue(place, data, UNDER_WAY // 4 if is_lazy else UNDER_WAY, plan.advance)
+        self.earlier = Earlier(plan.base, place, data)
+
+    def __enter__(self) -> Self:
+        self._queue.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._queue.__exit__(*error)
+
+    def wait(self) -> None:
+        self._queue.wait()
+
+    def put(self, name: str, content: bytes, stored: EarlierFile | None) -> None:
+        """A file of which all bytes are known; `stored` has the same in the base."""
+        self.add(partial(self.deliver, name, content, name, stored), name, len(content))
+
+    def add(self, work: Callable[[], None], name: str, size: int) -> None:
+        """Let a thread deliver a file."""
+        self._queue.add_file(work, name, size)
+
+    def linked(self, name: str, stored: EarlierFile) -> bool:
+        if not self.earlier.link(stored, name):
+            return False
+        with storing(f"write {name} in", self._place.where):
+            self._place.sync(f"{self._data}/{name}")
+        return True
+
+    def deliver(self, name: str, content: Any, what: str, stored: EarlierFile | None) -> None:
+        if stored is None or not self.linked(name, stored):
+            self._place.put(f"{self._data}/{name}", content, what)
 
 
-def _write_pieces(place: Place, data: str, plan: SavePlan, earlier: Earlier, writes: FileQueue, team: Team) -> Sums:
+def _write_pieces(output: _Output, plan: SavePlan, team: Team) -> Sums:
+    """Begin to write what this process has to; the digests are there when the output is."""
     sums: Sums = {}
     arrays: dict[int, _ArrayOutput] = {}
     for piece in plan.pieces:
         leaf = plan.leaves[piece.leaf]
         if piece.leaf not in arrays:
-            arrays[piece.leaf] = _ArrayOutput(place, data, piece.leaf, leaf, earlier)
-        write = _write_piece if leaf.codec is None else _write_compressed
+            arrays[piece.leaf] = _ArrayOutput(output, piece.leaf, leaf, sums.setdefault(piece.leaf, {}))
         for part in _parts(piece, leaf):
-            write(arrays[piece.leaf], part, writes, sums.setdefault(piece.leaf, {}))
+            _write_piece(arrays[piece.leaf], part)
             team.check()
     return sums
 
@@ -210,92 +212,50 @@ def _parts(piece: Piece, leaf: Leaf) -> Iterator[Piece]:
 
 
 class _ArrayOutput:
-    """Where one array is written to, and what the base has of it. Opened when something is written."""
+    """Where one array is written to, what the base has of it, and the digests of its chunks, by number."""
 
-    def __init__(self, place: Place, data: str, number: int, leaf: Leaf, earlier: Earlier) -> None:
-        self.number = number
+    def __init__(self, output: _Output, number: int, leaf: Leaf, sums: dict[int, str]) -> None:
+        self._output = output
+        self._number = number
+        self._stored = output.earlier.chunks(leaf)
+        self._what = show_keys(leaf.path)
         self.leaf = leaf
-        self.earlier = earlier
-        self.stored = earlier.chunks(leaf)
-        self._open = cache(partial(_array_store, place, data, number, leaf))
-        self.inside = cache(partial(_inside, place, data))
+        self.sums = sums
 
-    def begin(self, start: Start, part: HostArray) -> Any:
-        """Give the source to TensorStore as it is."""
-        assert self.leaf.dtype is not None
-        box = tuple(slice(first, first + size) for first, size in zip(start, self.leaf.chunks, strict=True))
-        source = part if BY_NAME[self.leaf.dtype].tensorstore is not None else part.view(np.uint8)
-        return self._open()[box].write(source, can_reference_source_data_indefinitely=True)
+    def add(self, start: Start, part: HostArray, known: dict[ChunkKey, str]) -> None:
+        """Let a thread write a chunk. `known` holds what was found before of an array that cannot have changed since."""
+        index = [first // chunk for first, chunk in zip(start, self.leaf.chunks, strict=True)]
+        work = partial(self._write, f"{self._number}/{chunk_name(index)}", start, part, known)
+        self._output.add(work, f"{self._number}/{chunk_name(index)}", part.nbytes)
+
+    def _write(self, name: str, start: Start, part: HostArray, known: dict[ChunkKey, str]) -> None:
+        leaf, number, key = self.leaf, chunk_number(self.leaf, start), (start, self.leaf.chunks, self.leaf.codec)
+        stored = None if self._stored is None else self._stored[number]
+        same = None if stored is None else stored.digest if leaf.codec is None else f"{stored.digest}{stored.size:x}"
+        if stored is not None and known.get(key) == same and self._output.linked(name, stored):
+            self.sums[number] = known[key]
+            return
+        content = as_bytes(part) if leaf.codec is None else compress(leaf, part)
+        found = self.sums[number] = known[key] = digest(content) if leaf.codec is None else stored_digest(content)
+        self._output.deliver(name, content, self._what, stored if found == same else None)
 
 
-def _write_piece(array: _ArrayOutput, piece: Piece, writes: FileQueue, sums: dict[int, str]) -> None:
-    """Write chunk by chunk, and hash each while that goes on. What the base may have is hashed before it is written."""
-    leaf, what = array.leaf, show_keys(array.leaf.path)
+def _write_piece(array: _ArrayOutput, piece: Piece) -> None:
     known = {} if piece.record is None else piece.record.chunks
-    for start, part in chunks_of(piece, leaf):
-        index = [first // chunk for first, chunk in zip(start, leaf.chunks, strict=True)]
-        name, number = f"{piece.leaf}/{chunk_name(index)}", chunk_number(leaf, start)
-        if array.stored is None:
-            writes.write(array.begin(start, part), name, part.nbytes, what)
-            found = array_digest(part)
-        else:
-            stored = array.stored[number]
-            found = known.get((start, leaf.chunks, None)) or array_digest(part)
-            if found == stored.digest:
-                link = partial(array.earlier.link, stored, name)
-                writes.link(link, partial(array.begin, start, part), name, part.nbytes, what)
-            else:
-                writes.write(array.begin(start, part), name, part.nbytes, what)
-        sums[number] = known[start, leaf.chunks, None] = found
+    for start, part in chunks_of(piece, array.leaf):
+        array.add(start, part, known)
 
 
-def _write_compressed(array: _ArrayOutput, piece: Piece, writes: FileQueue, sums: dict[int, str]) -> None:
-    """As `_write_piece`; what is hashed, and compared with the base, are the bytes that are stored."""
-    leaf, what = array.leaf, show_keys(array.leaf.path)
-    for start, part in chunks_of(piece, leaf):
-        index = [first // chunk for first, chunk in zip(start, leaf.chunks, strict=True)]
-        name, number = f"{piece.leaf}/{chunk_name(index)}", chunk_number(leaf, start)
-        work = partial(_compress_chunk, array, piece, start, part, name, number, sums)
-        writes.do(work, name, part.nbytes, what)
-
-
-def _compress_chunk(
-    array: _ArrayOutput, piece: Piece, start: Start, part: HostArray, name: str, number: int, sums: dict[int, str]
-) -> None:
-    known = {} if piece.record is None else piece.record.chunks
-    key = (start, array.leaf.chunks, array.leaf.codec)
-    stored = None if array.stored is None else array.stored[number]
-    same = None if stored is None else f"{stored.digest}{stored.size:x}"
-    if stored is not None and known.get(key) == same and array.earlier.link(stored, name):
-        sums[number] = known[key]
-        return
-    content = compress(array.leaf, part)
-    found = sums[number] = known[key] = stored_digest(content)
-    if stored is None or found != same or not array.earlier.link(stored, name):
-        wait_for(array.inside().write(name, content), f"write {show_keys(array.leaf.path)}")
-
-
-def _write_file(
-    kvstore: ts.KvStore, name: str, content: bytes, stored: EarlierFile | None, earlier: Earlier, writes: FileQueue
-) -> None:
-    """A file of which all bytes are known; `stored` has the same in the base."""
-    begin = partial(kvstore.write, name, content)
-    if stored is None:
-        writes.write(begin(), name, len(content), name)
-    else:
-        writes.link(partial(earlier.link, stored, name), begin, name, len(content), name)
-
-
-def _write_pack(kvstore: ts.KvStore, pack: Pack, plan: SavePlan, earlier: Earlier, writes: FileQueue) -> _Packed:
+def _write_pack(output: _Output, pack: Pack, plan: SavePlan) -> _Packed:
     leaves = {str(number): on_host(value) for number, value in pack.leaves.items()}
     try:
         content = msgpack.pack(leaves)
     except (TypeError, ValueError, OverflowError) as error:
         paths = ", ".join(show_keys(plan.leaves[number].path) for number in list(pack.leaves)[:8])
         raise TreatyError(f"expected values that MessagePack holds, got {error} among {paths}") from error
-    found, stored = digest(content), earlier.file(pack.name)
+    found, stored = digest(content), output.earlier.file(pack.name)
     is_same = stored is not None and (stored.size, stored.digest) == (len(content), found)
-    _write_file(kvstore, pack.name, content, stored if is_same else None, earlier, writes)
+    output.put(pack.name, content, stored if is_same else None)
     return File(pack.name, len(content), lower(found)), upper(found)
 
 
@@ -307,7 +267,8 @@ def _gather(place: Place, data: str, plan: SavePlan, sums: Sums, team: Team) -> 
     """Add the checksums that the other processes left, and see that they have the same values."""
     if team.count == 1:
         return
-    kvstore = _inside(place, data)
+    spec = {**place.kvstore, "path": f"{place.kvstore['path']}{data}/"}
+    kvstore: ts.KvStore = wait_for(ts.KvStore.open(spec, context=context()), f"open {place.where}")
     problems: list[str] = []
     for index in range(1, team.count):
         found = wait_for(kvstore.read(_part(index)), f"read the checksums of process {index}")

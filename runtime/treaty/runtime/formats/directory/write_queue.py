@@ -3,14 +3,13 @@
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from treaty.runtime._errors import storing
 from treaty.runtime.formats.directory.places import Place
-from treaty.runtime.formats.directory.remote import wait_for
 from treaty.runtime.formats.shared.write_queue import WriteQueue
 
-IN_FLIGHT: Final = 2**27  # bytes given to TensorStore and not yet written; most are references to the source
+UNDER_WAY: Final = 2**27  # bytes that threads were given and have not written yet; most are references to the source
 
 
 class FileQueue(WriteQueue):
@@ -23,37 +22,19 @@ class FileQueue(WriteQueue):
         self._data = data
         self._folders: set[str] = set()
 
-    def write(self, future: Any, name: str, size: int, what: str) -> None:
-        """Take over the write of a file."""
-        self.do(partial(wait_for, future, f"write {what}"), name, size, what)
-
-    def link(self, link: Callable[[], bool], begin: Callable[[], Any], name: str, size: int, what: str) -> None:
-        """Let a file be linked to one that is there; where that cannot be, begin to write it, and wait for the end."""
-
-        def linked_or_written() -> None:
-            if not link():
-                wait_for(begin(), f"write {what}")
-
-        self.do(linked_or_written, name, size, what)
-
     def wait(self) -> None:
         """Until all that was taken over is done."""
         self._workers.wait()
 
-    def do(self, wait: Callable[[], object], name: str, size: int, what: str) -> None:
-        """Take over a file that is there when a call, made by a thread of these, has returned."""
+    def add_file(self, work: Callable[[], None], name: str, size: int) -> None:
+        """Take over a file that is there, and lasts, when a call, made by a thread of these, has returned."""
         self._folders.add(os.path.dirname(name))
-        self.add(size, wait, partial(self._written, name, size, what))
+        self.add(size, work, partial(self._advance, size))
 
     def last(self) -> list[Callable[[], None]]:
-        return [
-            partial(self._sync, folder, folder) for folder in self._folders - {""}
-        ]  # the commit syncs the one above
+        folders = self._folders - {""}  # which the commit syncs
+        return [partial(self._sync, folder) for folder in folders]
 
-    def _written(self, name: str, size: int, what: str) -> None:
-        self._sync(name, what)
-        self._advance(size)
-
-    def _sync(self, name: str, what: str) -> None:
-        with storing(f"write {what} in", self._place.where):
-            self._place.sync(f"{self._data}/{name}")
+    def _sync(self, folder: str) -> None:
+        with storing(f"write {folder} in", self._place.where):
+            self._place.sync(f"{self._data}/{folder}")

@@ -1,0 +1,100 @@
+"""Arrays over eight devices of one process, saved and restored in four layouts, beside Orbax; all fsynced."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from attrs import astuple
+from jax.sharding import Mesh, NamedSharding
+
+from benchmarks import models
+from benchmarks.harness import Row, compare, give_back_memory, race, warm
+from treaty.runtime import restore, save
+
+BESIDE: Final = "orbax"
+RESULT: Final = "times faster"
+_DEVICES: Final = 8
+_untyped: Any = jax  # which has no types for these constructors
+# What is measured: the mesh and the axes of an array when it is saved, and when it is restored.
+_LAYOUTS: Final = {
+    "the same, in rows": ((8,), ("x",), (8,), ("x",)),
+    "4x2 to 2x4": ((4, 2), ("x", "y"), (2, 4), ("x", "y")),
+    "rows to columns": ((8,), ("x",), (8,), (None, "x")),
+    "replicated": ((8,), (), (8,), ()),
+}
+
+
+def run(quick: bool) -> Iterator[Row]:
+    """In a process that has eight devices."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={_DEVICES}"
+    command = [sys.executable, "-m", "benchmarks.sharded", *(["--quick"] if quick else [])]
+    done = subprocess.run(command, env={**os.environ, "XLA_FLAGS": flags}, stdout=subprocess.PIPE, check=True)
+    for case, treaty, beside, result, target, numbers in json.loads(done.stdout):
+        yield Row(case, treaty, beside, result, target, numbers)
+
+
+def main() -> None:
+    rows = list(_rows(*((2, 64, 1) if "--quick" in sys.argv else (32, 2_048, 5))))
+    print(json.dumps([astuple(one) for one in rows]))
+
+
+def _rows(count: int, d: int, rounds: int) -> Iterator[Row]:
+    warm(3 * count * d * d * 4)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
+        for name, (mesh, axes, later, others) in _LAYOUTS.items():
+            yield from _layout(Path(folder), name, _over(mesh, axes), _over(later, others), count, d, rounds)
+
+
+def _over(shape: tuple[int, ...], axes: tuple[str | None, ...]) -> NamedSharding:
+    mesh = Mesh(np.array(jax.devices()).reshape(shape), ("x", "y")[: len(shape)])
+    return NamedSharding(mesh, _untyped.sharding.PartitionSpec(*axes))
+
+
+def _layout(
+    folder: Path, name: str, saved: NamedSharding, wanted: NamedSharding, count: int, d: int, rounds: int
+) -> Iterator[Row]:
+    ours: Any = models.wait(jax.device_put(models.kernels(count, d), saved))
+    tree = {str(i): layer.kernel for i, layer in enumerate(ours.layers)}
+    theirs: Any = ocp.StandardCheckpointer()
+    about = f"{name}, {count} arrays, {count * d * d * 4 / 2**20:,.0f} MiB"
+
+    def orbax(path: Path) -> None:
+        theirs.save(path, tree)
+        theirs.wait_until_finished()
+
+    def clear() -> None:
+        for kind in ("treaty", "orbax"):
+            shutil.rmtree(folder / kind, ignore_errors=True)
+        os.sync()
+        give_back_memory()
+
+    writers: dict[str, Callable[[], object]] = {
+        "treaty": partial(save, folder / "treaty", ours),
+        "orbax": partial(orbax, folder / "orbax"),
+    }
+    yield compare(f"save, {about}", race(writers, rounds, between=clear), ">= 3x")
+
+    save(folder / "treaty", ours)
+    orbax(folder / "orbax")
+    like = jax.tree.map(lambda array: _untyped.ShapeDtypeStruct(array.shape, array.dtype, sharding=wanted), tree)
+    where = jax.tree.map(lambda _: wanted, ours)
+    readers: dict[str, Callable[[], object]] = {
+        "treaty": lambda: models.wait(restore(folder / "treaty", models.Kernels, shardings=where)),
+        "orbax": lambda: models.wait(theirs.restore(folder / "orbax", like)),
+    }
+    yield compare(f"restore, {about}", race(readers, rounds, between=give_back_memory), ">= 3x")
+    clear()
+
+
+if __name__ == "__main__":
+    main()
