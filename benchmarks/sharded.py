@@ -14,12 +14,16 @@ from typing import Any, Final
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+import tensorstore as ts
 from attrs import astuple
 from jax.sharding import Mesh, NamedSharding
 
 from benchmarks import models
 from benchmarks.harness import Row, compare, give_back_memory, race, warm
 from treaty.runtime import restore, save
+from treaty.runtime._lazy import Part
+from treaty.runtime._restore.source import Source
+from treaty.runtime.formats.table import reading
 
 BESIDE: Final = "orbax"
 RESULT: Final = "times faster"
@@ -44,7 +48,8 @@ def run(quick: bool) -> Iterator[Row]:
 
 
 def main() -> None:
-    rows = list(_rows(*((2, 64, 1) if "--quick" in sys.argv else (32, 2_048, 5))))
+    sizes = ((2, 512, 1),) if "--quick" in sys.argv else ((32, 2_048, 5), (2, 8_192, 5))
+    rows = [row for size in sizes for row in _rows(*size)]
     print(json.dumps([astuple(one) for one in rows]))
 
 
@@ -93,7 +98,40 @@ def _layout(
         "orbax": lambda: models.wait(theirs.restore(folder / "orbax", like)),
     }
     yield compare(f"restore, {about}", race(readers, rounds, between=give_back_memory), ">= 3x")
+    if saved is not wanted and "replicated" not in name:
+        yield _bytes_read(folder, about, wanted, tree)
     clear()
+
+
+def _bytes_read(folder: Path, about: str, wanted: NamedSharding, tree: dict[str, Any]) -> Row:
+    """What each device reads of the first array, as if it were alone in its process, over what it needs."""
+    key, array = next(iter(tree.items()))
+    boxes = list(wanted.devices_indices_map(array.shape).values())
+
+    def ours(source: Source) -> None:
+        kernel = source.tree()["layers"][key]["kernel"]
+        for box in boxes:
+            start = tuple(one.indices(size)[0] for one, size in zip(box, array.shape, strict=True))
+            kernel.fill(Part(start, np.empty(array[box].shape, array.dtype)))
+
+    base = {"driver": "ocdbt", "base": f"file://{folder / 'orbax'}/", "path": f"{key}/"}
+    store: Any = ts.open({"driver": "zarr", "kvstore": base}, open=True).result()
+    treaty = _counted(lambda: reading(folder / "treaty", ours))
+    orbax = _counted(lambda: [store[box].read().result() for box in boxes])
+    numbers = {"treaty": treaty / array.nbytes, "beside": orbax / array.nbytes}
+    cells = (f"{treaty / array.nbytes:.2f}", f"{orbax / array.nbytes:.2f}", f"{orbax / treaty:.2f}x")
+    return Row(f"bytes read over bytes needed, {about}", *cells, "-", numbers)
+
+
+def _counted(read: Callable[[], object]) -> int:
+    """Bytes that this process reads from files meanwhile."""
+    before = _read_so_far()
+    read()
+    return _read_so_far() - before
+
+
+def _read_so_far() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.runtime.directory.states import Train, bits, train
 from treaty.runtime import shardings
 from treaty.runtime.directory import restore, save, save_async
+from treaty.runtime.formats.directory import places as _places
 from treaty.runtime.formats.directory import plan as _plan
 from treaty.runtime.formats.directory import write as _write
 from treaty.schema import TreatyError
@@ -51,9 +52,9 @@ def shared(seed: int) -> Train:
     return train(seed, d_model=6)
 
 
-def spread(value: Train) -> Train:
+def spread(value: Train, rules: dict[str, str] = RULES) -> Train:
     """Every process makes the whole state, and keeps its own shards of it."""
-    found: Any = shardings(Train, mesh(), RULES, DIMS)
+    found: Any = shardings(Train, mesh(), rules, DIMS)
     spec: Any = PartitionSpec
     key_data = NamedSharding(mesh(), spec())
 
@@ -84,6 +85,23 @@ def do_save_twice(path: Path, seed: int) -> None:
     value = spread(shared(seed))
     save(path / "1", value)
     save(path / "2", value, base=path / "1")
+
+
+def do_save_shared(path: Path, seed: int) -> None:
+    """Every process holds all: in whole arrays, and in shards of its own devices. Each tells how much it wrote."""
+    written: list[int] = []
+    put = _places.Local.put
+
+    def counting(self: Any, name: str, content: Any, what: str) -> None:
+        written.append(content.nbytes if "/c." in name else 0)
+        put(self, name, content, what)
+
+    setattr(_places.Local, "put", counting)  # noqa: B010 - mypy forbids to assign it
+    for name, rules in (("whole", {}), ("sharded", {"4*d_model": "data", "vocab": "data"})):
+        written.clear()
+        save(path / name, spread(shared(seed), rules))
+        print(sum(written))
+    setattr(_places.Local, "put", put)  # noqa: B010
 
 
 def do_save_async(path: Path, seed: int) -> None:
@@ -154,6 +172,7 @@ def do_disagree(path: Path, seed: int) -> None:
 ACTIONS = {
     "save": do_save,
     "save_twice": do_save_twice,
+    "save_shared": do_save_shared,
     "save_async": do_save_async,
     "restore": do_restore,
     "die": do_die,

@@ -48,6 +48,16 @@ def test_any_number_of_processes_restores_what_any_number_saved(tmp_path: Path) 
         verify(path)
 
 
+def test_what_all_processes_hold_is_written_by_all(tmp_path: Path) -> None:
+    written = [list(map(int, told.split())) for told in run(3, f"save_shared:4:{tmp_path}")]
+    for name, counts in zip(("whole", "sharded"), zip(*written, strict=True), strict=True):
+        path = tmp_path / name
+        assert bits(restore(path, Train)) == bits(shared(4))
+        verify(path)
+        assert sum(counts) == sum(leaf.nbytes for leaf in inspect(path).leaves if leaf.nbytes >= 64)
+        assert max(counts) - min(counts) <= 256, f"each writes its share: {counts}"
+
+
 @pytest.mark.parametrize(("seed", "victim"), [(6, 1), (7, 0)])
 def test_a_process_killed_in_mid_save_leaves_the_previous_checkpoint(seed: int, victim: int, tmp_path: Path) -> None:
     """Nothing can be told any more: JAX ends the others when a heartbeat is missing."""

@@ -87,7 +87,8 @@ def settle(plan: SavePlan, order: Sequence[int], owners: Mapping[int, int]) -> S
     sums = {number_of[own]: found for own, found in plan.sums.items()}
     pieces, spare = moved(plan.pieces), moved(plan.spare)
     for number, owner in owners.items():
-        leaf = leaves[number] = compressed(chunked(leaves[number], plan.shards[own_of[number]]), plan.compress)
+        shard, axes = plan.shards[own_of[number]], plan.axes.get(leaves[number].path, ())
+        leaf = leaves[number] = compressed(chunked(leaves[number], shard, axes), plan.compress)
         found = [piece for piece in spare if piece.leaf == number]
         if number in small:
             found.append(Piece(number, (0,) * len(leaf.shape), on_host(small.pop(number))))

@@ -13,6 +13,8 @@ from treaty.schema.dtypes import BY_NAME
 SMALL_BYTES: Final = 2**20  # arrays below this share MessagePack files: one file each would cost more than its bytes
 PACK_BYTES: Final = 2**23  # of one such file, which is built and read in memory
 CHUNK_BYTES: Final = 2**25  # of one chunk, where the shape can be divided so
+TILE_BYTES: Final = 2**22  # of one chunk of an array in shards: another mesh may need only a part of each shard
+_LARGEST_FACTOR: Final = 16  # by which a tile is cut at once
 
 Start = tuple[int, ...]
 
@@ -34,6 +36,24 @@ def chunk_shape(shape: Sequence[int], itemsize: int, limit: int) -> tuple[int, .
             continue
         chunks[axis] = best
     return tuple(chunks)
+
+
+def tile_shape(
+    shard: Sequence[int], shape: Sequence[int], itemsize: int, limit: int, axes: Sequence[int]
+) -> tuple[int, ...]:
+    """A part of a shard of about `limit` bytes, such that the array is cut about as often along each of `axes`.
+
+    So a later mesh that cuts the array otherwise reads little that it does not need.
+    """
+    tile = list(shard)
+    while math.prod(tile) * itemsize > limit:
+        factors = {axis: _divisors(tile[axis])[1] for axis in axes if tile[axis] > 1}
+        cuts = {axis: shape[axis] // tile[axis] for axis, factor in factors.items() if factor <= _LARGEST_FACTOR}
+        if not cuts:
+            break
+        axis = min(cuts, key=lambda one: (cuts[one], one))
+        tile[axis] //= factors[axis]
+    return tuple(tile)
 
 
 def chunk_starts(leaf: Leaf) -> Iterator[tuple[Start, str, str, int]]:
@@ -107,5 +127,6 @@ def _zero(name: str) -> Any:
 
 
 def _divisors(size: int) -> list[int]:
+    """From 1 on; the first behind it is the smallest."""
     small = [divisor for divisor in range(1, math.isqrt(size) + 1) if size % divisor == 0]
     return [*small, *(size // divisor for divisor in small)]

@@ -13,6 +13,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._lazy import LazyArray
+from treaty.runtime._state.declared import declared_arrays
 from treaty.runtime._storage.memory import HostArray, copied
 from treaty.runtime._trees import check_depth, flatten, is_stored_array
 from treaty.runtime.formats.directory.base import Base
@@ -22,12 +23,15 @@ from treaty.runtime.formats.directory.layout import (
     CHUNK_BYTES,
     PACK_BYTES,
     SMALL_BYTES,
+    TILE_BYTES,
     Start,
     chunk_number,
     chunk_shape,
+    tile_shape,
 )
 from treaty.runtime.formats.directory.manifest import VALUES, Leaf
 from treaty.runtime.formats.directory.remembered import ChunkDigests, record_of
+from treaty.runtime.formats.directory.shares import Share, first_of, shares
 from treaty.runtime.formats.msgpack.encode import encode
 from treaty.schema import Schema, TreatyError
 from treaty.schema.dtypes import BY_NAME
@@ -35,12 +39,13 @@ from treaty.schema.dtypes import BY_NAME
 
 @frozen
 class Piece:
-    """A part of an array that this process writes: whole chunks, from the element `start` on."""
+    """A part of an array, whole chunks from the element `start` on, and what of it this process writes."""
 
     leaf: int
     start: Start
     source: Any  # a numpy array, a jax array on one device, or a lazy array
     record: ChunkDigests | None = None  # of the jax array that it is a part of
+    only: frozenset[Start] | None = None  # the chunks that this process writes; None for all
 
 
 @frozen
@@ -64,6 +69,7 @@ class SavePlan:
     sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # digests of such, where a snapshot needs no more
     owners: Mapping[int, int] = field(factory=dict)  # on process 0: arrays that one other process has alone
     shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is not an array
+    axes: Mapping[tuple[str, ...], tuple[int, ...]] = field(factory=dict)  # of arrays in shards: those with a name
     revisions: Mapping[str, int] = field(factory=dict)  # of the classes, by symbol
     base: Base | None = None  # the checkpoint whose files may be linked
     compress: bool = False  # the chunks of arrays of their own
@@ -88,13 +94,22 @@ def plan_tree(tree: Any, schema: Schema, dims: Mapping[str, int], metadata: Mapp
     _check_values(values, [path for path, _ in flat])
     packs = tuple(_packs(values, small))
     files = {number: index for index, pack in enumerate(packs) for number in pack.leaves}
-    leaves = tuple(_leaf(path, value, files.get(number)) for number, (path, value) in enumerate(flat))
-    plan = SavePlan(schema, dims, _checked_metadata(metadata), leaves, packs, ())
+    axes = _named_axes(schema, tree) if any(_has_shards(value) for value in large.values()) else {}
+    leaves = tuple(
+        _leaf(path, value, files.get(number), axes.get(path, ())) for number, (path, value) in enumerate(flat)
+    )
+    plan = SavePlan(schema, dims, _checked_metadata(metadata), leaves, packs, (), axes=axes)
     if jax.process_count() == 1:
         return evolve(plan, pieces=tuple(piece for item in large.items() for piece in _pieces(*item)))
+    dealt = shares([(number, leaves[number], value) for number, value in large.items() if _is_spread(value)])
     return evolve(
         plan,
-        pieces=tuple(piece for item in large.items() if _is_own(item[1]) for piece in _pieces(*item)),
+        pieces=tuple(
+            piece
+            for number, value in large.items()
+            if _is_own(value)
+            for piece in (_dealt(number, value, dealt[number]) if number in dealt else _pieces(number, value))
+        ),
         spare=tuple(piece for item in large.items() if _is_spare(item[1]) for piece in _pieces(*item)),
         owners={number: owner for number, value in large.items() if (owner := _only_owner(value))},
         shards=tuple(_shard_shape(value) if is_stored_array(value) else None for _, value in flat),
@@ -129,6 +144,8 @@ def chunks_of(piece: Piece, leaf: Leaf) -> Iterator[tuple[Start, HostArray]]:
     source = np.asarray(piece.source)
     for inner in product(*(range(0, size, chunk) for size, chunk in zip(source.shape, leaf.chunks, strict=True))):
         start = tuple(map(sum, zip(piece.start, inner, strict=True)))
+        if piece.only is not None and start not in piece.only:
+            continue
         yield start, source[tuple(slice(a, a + size) for a, size in zip(inner, leaf.chunks, strict=True))]
 
 
@@ -167,26 +184,35 @@ def _kept(value: Any) -> Any:
     return copied(value) if isinstance(value, np.ndarray) else value
 
 
-def _leaf(path: tuple[str, ...], value: Any, file: int | None) -> Leaf:
+def _leaf(path: tuple[str, ...], value: Any, file: int | None, axes: Sequence[int]) -> Leaf:
     if not is_stored_array(value):
         return Leaf(path, file=file, is_hex=_is_huge(value))
-    dtype, shape = _dtype_name(value.dtype), tuple(value.shape)
-    return (
-        Leaf(path, dtype, shape, file) if file is not None else chunked(Leaf(path, dtype, shape), _shard_shape(value))
-    )
+    leaf = Leaf(path, _dtype_name(value.dtype), tuple(value.shape), file)
+    return leaf if file is not None else chunked(leaf, _shard_shape(value), axes)
 
 
-def chunked(leaf: Leaf, shard: Start | None) -> Leaf:
-    """The leaf as an array of its own, whose shards have a shape."""
+def chunked(leaf: Leaf, shard: Start | None, axes: Sequence[int]) -> Leaf:
+    """The leaf as an array of its own, whose shards have a shape; the axes are those that a mesh may cut."""
     assert leaf.dtype is not None
     assert shard is not None
-    chunks = chunk_shape(shard, BY_NAME[leaf.dtype].itemsize, CHUNK_BYTES)
-    return Leaf(leaf.path, leaf.dtype, leaf.shape, chunks=chunks)
+    itemsize = BY_NAME[leaf.dtype].itemsize
+    tile = shard if shard == leaf.shape else tile_shape(shard, leaf.shape, itemsize, TILE_BYTES, axes)
+    return Leaf(leaf.path, leaf.dtype, leaf.shape, chunks=chunk_shape(tile, itemsize, CHUNK_BYTES))
+
+
+def _has_shards(value: Any) -> bool:
+    return _shard_shape(value) != tuple(value.shape)
+
+
+def _named_axes(schema: Schema, tree: Any) -> dict[tuple[str, ...], tuple[int, ...]]:
+    """By the path of an array, those of its axes whose size has a name: shardings are given by these."""
+    found = declared_arrays(schema, tree)
+    return {path: tuple(i for i, names in enumerate(one.axes) if names) for path, one in found.items()}
 
 
 def layout() -> str:
     """What decides which leaves share files and how arrays are cut, beside their shapes."""
-    return f"chunks of {CHUNK_BYTES} bytes for arrays of {SMALL_BYTES}"
+    return f"chunks of {CHUNK_BYTES} bytes, or {TILE_BYTES} in shards, for arrays of {SMALL_BYTES}"
 
 
 def _is_huge(value: Any) -> bool:
@@ -223,6 +249,11 @@ def _only_owner(value: Any) -> int | None:
     return min(_owners(value.sharding))  # 0 is this one
 
 
+def _is_spread(value: Any) -> bool:
+    """Whether an array lies on devices of several processes."""
+    return isinstance(value, jax.Array) and len(_owners(value.sharding)) > 1
+
+
 def _is_own(value: Any) -> bool:
     """Whether this process writes what it has of a large array. What is whole on each is written by process 0."""
     return jax.process_index() == 0 or not (_is_whole(value) or value.is_fully_addressable)
@@ -253,8 +284,14 @@ def _pieces(number: int, value: Any) -> Iterator[Piece]:
         return
     for shard in value.addressable_shards:
         if shard.replica_id == 0:
-            start = tuple(one.indices(size)[0] for one, size in zip(shard.index, value.shape, strict=True))
-            yield Piece(number, start, shard.data, record)
+            yield Piece(number, first_of(shard.index, value.shape), shard.data, record)
+
+
+def _dealt(number: int, value: jax.Array, share: Share) -> Iterator[Piece]:
+    """What this process writes of an array of which others have the same parts."""
+    held = {first_of(shard.index, value.shape): shard for shard in value.addressable_shards}
+    for start, chunks in share.items():
+        yield Piece(number, start, held[start].data, record_of(value), chunks)
 
 
 def _packs(values: dict[int, Any], small: dict[int, Any]) -> Iterator[Pack]:

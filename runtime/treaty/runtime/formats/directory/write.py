@@ -125,7 +125,7 @@ def _begin(place: Place) -> str:
 def _write_own(place: Place, data: str, plan: SavePlan, team: Team) -> tuple[Sums, list[_Packed], dict[str, int]]:
     """What process 0 writes: digests of its chunks, its packs, and the sizes of what only other readers need."""
     sizes: dict[str, int] = {}
-    with _Output(place, data, plan) as output:
+    with _NewData(place, data, plan) as output:
         sums = _write_pieces(output, plan, team)
         packed = [_write_pack(output, pack, plan) for pack in plan.packs]
         for name, content in metadata_files(plan.leaves):
@@ -138,7 +138,7 @@ def _write_own(place: Place, data: str, plan: SavePlan, team: Team) -> tuple[Sum
 
 def _write_part(place: Place, data: str, plan: SavePlan, values: Mapping[str, Any], team: Team) -> None:
     """What a process writes that follows, and for process 0 the checksums of that and of what must be alike."""
-    with _Output(place, data, plan) as output:
+    with _NewData(place, data, plan) as output:
         sums = _write_pieces(output, plan, team)
         alike: dict[int, dict[int, str]] = {number: dict(found) for number, found in plan.sums.items()}
         for piece in plan.spare:
@@ -148,7 +148,7 @@ def _write_part(place: Place, data: str, plan: SavePlan, values: Mapping[str, An
         output.put(_part(team.index), json.dumps({"sums": sums, "alike": alike, **values}).encode(), None)
 
 
-class _Output:
+class _NewData:
     """The files of new data, each written by a thread of its own, or linked to one of the base with the same bytes."""
 
     def __init__(self, place: Place, data: str, plan: SavePlan) -> None:
@@ -188,7 +188,7 @@ class _Output:
             self._place.put(f"{self._data}/{name}", content, what)
 
 
-def _write_pieces(output: _Output, plan: SavePlan, team: Team) -> Sums:
+def _write_pieces(output: _NewData, plan: SavePlan, team: Team) -> Sums:
     """Begin to write what this process has to; the digests are there when the output is."""
     sums: Sums = {}
     arrays: dict[int, _ArrayOutput] = {}
@@ -214,7 +214,7 @@ def _parts(piece: Piece, leaf: Leaf) -> Iterator[Piece]:
 class _ArrayOutput:
     """Where one array is written to, what the base has of it, and the digests of its chunks, by number."""
 
-    def __init__(self, output: _Output, number: int, leaf: Leaf, sums: dict[int, str]) -> None:
+    def __init__(self, output: _NewData, number: int, leaf: Leaf, sums: dict[int, str]) -> None:
         self._output = output
         self._number = number
         self._stored = output.earlier.chunks(leaf)
@@ -246,7 +246,7 @@ def _write_piece(array: _ArrayOutput, piece: Piece) -> None:
         array.add(start, part, known)
 
 
-def _write_pack(output: _Output, pack: Pack, plan: SavePlan) -> _Packed:
+def _write_pack(output: _NewData, pack: Pack, plan: SavePlan) -> _Packed:
     leaves = {str(number): on_host(value) for number, value in pack.leaves.items()}
     try:
         content = msgpack.pack(leaves)
