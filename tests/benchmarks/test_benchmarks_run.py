@@ -77,6 +77,12 @@ CASES = {
         for what in ("one array changed", "nothing changed", "all equal, in other arrays", "all changed")
         for beside in ("orbax", "full", "disk")
     ],
+    "sharded": [
+        f"{what}, {layout}, 2 arrays, 2 MiB"
+        for layout in ("the same, in rows", "4x2 to 2x4", "rows to columns", "replicated")
+        for what in ("save", "restore", "bytes read over bytes needed")
+        if (what, layout) != ("bytes read over bytes needed", "replicated")
+    ],
     "compression": [
         f"{what}, {about}"
         for about in (
@@ -117,7 +123,7 @@ CASES = {
     "transfer": ["20 small leaves, per leaf", "16 8 x 8 kernels with their biases, per leaf"],
 }
 
-SLOW = ("convert", "directory", "evolution", "scaling")  # seconds, which `make test-long` takes
+SLOW = ("convert", "directory", "evolution", "scaling", "sharded")  # seconds, which `make test-long` takes
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
