@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.multihost.agreement_states import Rows, Stages, rows
 from treaty.runtime import restore as restore_anything
 from treaty.runtime import save as save_anything
+from treaty.runtime._process import coordinator as _coordinator
 from treaty.runtime._process import team as _processes
 from treaty.runtime.directory import restore, save, save_async, verify
 from treaty.runtime.formats.directory import plan as _plan
@@ -256,7 +257,7 @@ def interrupted(path: Path) -> None:
     """Control-C while waiting for a process that does not come."""
     save(path, state(1))
     waiting = threading.Event()
-    real = _processes.Patience.pause
+    real = _coordinator.Patience.pause
 
     def pause(self: Any) -> bool:
         waiting.set()
@@ -267,10 +268,10 @@ def interrupted(path: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     if ME == 0:
-        vars(_processes)["Patience"].pause = pause
+        vars(_coordinator)["Patience"].pause = pause
         threading.Thread(target=interrupt).start()
         fails("KeyboardInterrupt", save, path, state(2))
-        vars(_processes)["Patience"].pause = real
+        vars(_coordinator)["Patience"].pause = real
     meet()
     if ME != 0:
         fails(f"the save of {path} failed on process 0: it was interrupted", save, path, state(2))
@@ -310,7 +311,7 @@ def begun_while_another_waits(path: Path) -> None:
 
 
 def _over_key() -> str:
-    session = vars(_processes)["_session"]
+    session = vars(_coordinator)["_session"]
     return f"treaty/save/{session.taken + session.skipped - 1}/over/{ME}"
 
 

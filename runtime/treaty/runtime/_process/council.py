@@ -11,7 +11,8 @@ from functools import partial
 from itertools import count
 from typing import Any, Final, Protocol
 
-from treaty.runtime._process.team import PATIENCE, Patience, has_left, look, member
+from treaty.runtime._process.coordinator import Patience, has_left, look, member
+from treaty.runtime._process.team import PATIENCE
 from treaty.schema import TreatyError
 
 _numbers = count()

@@ -8,26 +8,21 @@ a save lie under `treaty/save/<its number>/`, and are gone when every process ha
   over/2   process 0 to process 2: the checkpoint is committed, or why not; process 2 removes it
 """
 
-import atexit
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from threading import Lock
 from typing import Any, Final, Protocol
 
 import jax
 
-from treaty.runtime._process.uninterrupted import Stopped, go_on
+from treaty.runtime._process.coordinator import LEFT, Patience, look, take_turn
+from treaty.runtime._process.uninterrupted import Stopped
 from treaty.schema import TreatyError
 
 PATIENCE: Final = 3600.0  # seconds; a process that died is noticed earlier, by JAX's own heartbeat
 LAST_WORDS: Final = 10.0  # seconds for one that is leaving: it may still save as it exits
 
-_LEFT: Final = "treaty/left"
-_LONGEST_PAUSE: Final = 0.5  # seconds between two looks at the store
-_SHORTEST_PAUSE: Final = 0.002
 _BETWEEN_CHECKS: Final = 1.0  # seconds, while there is work to do
 
 
@@ -109,18 +104,6 @@ class Alone:
         raise AssertionError
 
 
-class _Session:
-    """The saves of this process through one client of the distributed runtime."""
-
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self.taken = 0
-        self.skipped = 0  # saves that the others made, and gave up, without this process
-        self.unread: set[str] = set()  # saves to whose end this process no longer listens
-        self.has_left = False
-        self.process = os.getpid()
-
-
 class Together:
     """One save. Every process makes its saves in the same order, so their numbers name the same save.
 
@@ -132,7 +115,7 @@ class Together:
         self.count = jax.process_count()
         self.where = ""
         self._timeout = timeout
-        self._session, self._turn = _take_turn()
+        self._session, self._turn = take_turn()
         self._client = self._session.client
         self._mine: list[str] = []
         self._late: Mapping[str, Any] = {}  # for those who come when this save was given up for want of them
@@ -254,7 +237,7 @@ class Together:
         return dict(sorted((int(key.rpartition("/")[2]), json.loads(text)) for key, text in found))
 
     def _left(self) -> set[int]:
-        return {int(key.rpartition("/")[2]) for key, _ in self._call(self._client.key_value_dir_get, f"{_LEFT}/")}
+        return {int(key.rpartition("/")[2]) for key, _ in self._call(self._client.key_value_dir_get, f"{LEFT}/")}
 
     def _conclude(self, answer: Mapping[str, Any]) -> None:
         """Tell all who may still listen; those who failed themselves do not."""
@@ -310,96 +293,9 @@ class Together:
         return self.failure(f"expected an answer of JAX's coordinator, got {_text(error)}")
 
 
-class Patience:
-    """Pauses that grow with the time that has passed, up to a limit. A call that was interrupted ends in one of them."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._start = time.monotonic()
-
-    @property
-    def is_over(self) -> bool:
-        return time.monotonic() - self._start >= self._seconds
-
-    def pause(self) -> bool:
-        waited = time.monotonic() - self._start
-        if waited >= self._seconds:
-            return False
-        go_on()
-        time.sleep(min(max(_SHORTEST_PAUSE, waited / 10), _LONGEST_PAUSE, self._seconds - waited))
-        return True
-
-
 def team(timeout: float = PATIENCE) -> Team:
     """The processes of the next save; made before anything of it can fail. `timeout` is for waits, in seconds."""
     return Together(timeout) if jax.process_count() > 1 else Alone()
-
-
-_session: _Session | None = None
-_lock = Lock()
-
-
-def _take_turn() -> tuple[_Session, int]:
-    found = _present_session()
-    with _lock:
-        turn = found.taken
-        found.taken += 1
-    if found.has_left:
-        found.has_left = False
-        found.client.key_value_delete(f"{_LEFT}/{jax.process_index()}")
-    return found, turn
-
-
-def _present_session() -> _Session:
-    global _session
-    client = _client_of_runtime()
-    with _lock:
-        if _session is None or _session.client is not client:  # the runtime was started anew, and so are the numbers
-            _session = _Session(client)
-        return _session
-
-
-@atexit.register
-def _leave() -> None:
-    """Let those who wait for this process know that it will not come."""
-    is_own = _session is not None and _session.process == os.getpid()  # not a fork that ends
-    if _session is not None and is_own and _client_or_none() is _session.client:
-        _session.has_left = True
-        with suppress(jax.errors.JaxRuntimeError):
-            _session.client.key_value_set(f"{_LEFT}/{jax.process_index()}", "", allow_overwrite=True)
-
-
-def look(client: Any, key: str) -> Any:
-    """What is at a key of the store, if something is."""
-    try:
-        return client.key_value_try_get(key)
-    except jax.errors.JaxRuntimeError as error:
-        if "NOT_FOUND" in str(error):
-            return None
-        raise
-
-
-def has_left(client: Any, peer: int) -> bool:
-    """Whether a process has said that it exits."""
-    return look(client, f"{_LEFT}/{peer}") is not None
-
-
-def member() -> Any:
-    """The client of one who takes part: that it exits will be told."""
-    return _present_session().client
-
-
-def _client_of_runtime() -> Any:
-    client = _client_or_none()
-    if client is None:
-        raise TreatyError("saving from several processes needs jax.distributed.initialize() in each of them")
-    return client
-
-
-def _client_or_none() -> Any:
-    from jax._src import distributed  # JAX has no public name for its client
-
-    return distributed.global_state.client
 
 
 def _named(peers: list[int]) -> str:
