@@ -76,7 +76,11 @@ class _Server:
             command, cwd=ROOT, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._lock = threading.Lock()
-        atexit.register(self._process.terminate)
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        with self._process:  # which closes the streams, and waits
+            self._process.terminate()
 
     def run(self, words: list[str], cwd: Path, env: Mapping[str, str], kill: str) -> "subprocess.CompletedProcess[str]":
         assert self._process.stdin is not None

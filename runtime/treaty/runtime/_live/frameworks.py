@@ -4,27 +4,30 @@ import dataclasses
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import jax
+import numpy as np
 from attrs import frozen
 
 from treaty.schema import TreatyError
 
 Kinds: TypeAlias = tuple[type, ...]
 
+_PLAIN: Final = (jax.Array, np.ndarray, np.generic, bool, int, float, complex, str, bytes, type(None))
 
-def refuse_circles(tree: object) -> None:
+
+def refuse_circles(tree: object) -> bool:
     """Refuse nnx modules that contain themselves, directly or by others: JAX would follow them for ever.
 
-    It gives up with a RecursionError, after which Python has no stack left in that thread.
+    It gives up with a RecursionError, after which Python has no stack left in that thread. Returns whether the tree may
+    have variables, which may be in it twice.
     """
-    if hidden():
-        _search(tree, _Insides(hidden()))
+    return bool(hidden()) and _search(tree, _Insides(hidden()))
 
 
-def _search(tree: object, insides: "_Insides") -> None:
-    """Walk along whatever a module may be in, or have in it."""
+def _search(tree: object, insides: "_Insides") -> bool:
+    """Walk along whatever a module may be in, or have in it; whether anything was met but containers of arrays and values."""
     around: set[int] = set()
     done: set[int] = set()
     waiting: list[Any] = [tree]
@@ -48,6 +51,7 @@ def _search(tree: object, insides: "_Insides") -> None:
             waiting.append(_Left(id(node)))
         if not insides.leaves.issuperset(map(type, children)):  # most dicts have nothing but arrays
             waiting += [one for one in children if insides[type(one)] is not None]
+    return _attributes in insides.values() or not all(issubclass(cls, _PLAIN) for cls in insides.leaves)
 
 
 @frozen
@@ -132,7 +136,7 @@ def repeats(tree: object, leaves: Sequence[object]) -> dict[int, int]:
 
     JAX flattens a variable in two places twice, and forgets that it is one.
     """
-    if not variables() or len(set(map(id, leaves))) == len(leaves):
+    if len(set(map(id, leaves))) == len(leaves):
         return {}
     first: dict[int, range] = {}
     found: dict[int, int] = {}

@@ -10,7 +10,7 @@ from jax.tree_util import PyTreeDef
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._live.forms import Absent, Form, FormNode, form_of, place, slots
-from treaty.runtime._live.frameworks import Kinds, has_variables, hidden, kinds_of, repeats
+from treaty.runtime._live.frameworks import Kinds, has_variables, hidden, kinds_of
 from treaty.runtime._live.numbers import NUMBERS, as_array
 from treaty.runtime._live.pairing import pairs
 from treaty.runtime._live.report import flatten, live_mismatch
@@ -37,8 +37,7 @@ def from_live(cls: type[_T], tree: object, *, only: type | tuple[type, ...] = ()
     """
     codec: Codec[_T] = codec_of_class(cls)
     kinds = kinds_of(only)
-    leaves, structure = flatten(tree)
-    again = repeats(tree, leaves)
+    leaves, structure, again = flatten(tree)
     key = (codec, structure, kinds, tuple(again.items()))
     known = _known(key)
     made = None if known is None else known.build(leaves)

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import frozen
 
 from treaty.runtime._live.forms import Absent, Form, FormNode, LeafSlot, StaticValue, form_of, slots
-from treaty.runtime._live.frameworks import hidden, modules, rebuilt, repeats
+from treaty.runtime._live.frameworks import hidden, modules, rebuilt
 from treaty.runtime._live.report import flatten
 from treaty.runtime._state.arrays import is_key
 from treaty.runtime._state.explain import describe
@@ -35,9 +35,8 @@ _NNX_HIDDEN: Final = "JAX does not look into a module that is declared with pytr
 
 def outline_of(tree: object) -> Outline:
     """The outline of a tree, whose arrays may be traced or abstract."""
-    leaves, structure = flatten(tree)
+    leaves, structure, again = flatten(tree)
     form = form_of(tree, structure)
-    again = repeats(tree, leaves)
     shown = {slot.index: slot.shown for slot in slots(form)}
     return _Drawing(leaves, {index: shown.get(first, "") for index, first in again.items()}, modules()).of(form)
 
@@ -98,8 +97,7 @@ def outline_leaf(value: Any) -> OutlineLeaf | OpaqueLeaf | None:
 
 def filled(tree: Any) -> Any:
     """A tree like one that was traced, with arrays of small numbers. Variables that stand in two places stay one."""
-    leaves, structure = flatten(tree)
-    again = repeats(tree, leaves)
+    leaves, structure, again = flatten(tree)
     made = [_made_up(leaf, seed) if isinstance(leaf, jax.core.Tracer) else leaf for seed, leaf in enumerate(leaves)]
     for index, first in again.items():
         made[index] = made[first]

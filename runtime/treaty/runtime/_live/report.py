@@ -7,7 +7,7 @@ import jax
 from jax.tree_util import PyTreeDef
 
 from treaty.runtime._errors import Mismatch, Path, StateMismatchError
-from treaty.runtime._live.frameworks import refuse_circles
+from treaty.runtime._live.frameworks import refuse_circles, repeats
 
 
 class LiveMismatch(Mismatch):
@@ -30,7 +30,8 @@ def refuse(found: Sequence[Mismatch], hints: Sequence[str] = ()) -> None:
         raise StateMismatchError(found, hints)
 
 
-def flatten(tree: Any) -> tuple[list[Any], PyTreeDef]:
-    """JAX's flatten of a tree that ends."""
-    refuse_circles(tree)
-    return jax.tree.flatten(tree)
+def flatten(tree: Any) -> tuple[list[Any], PyTreeDef, dict[int, int]]:
+    """JAX's flatten of a tree that ends, and which leaves of variables are others again."""
+    may_repeat = refuse_circles(tree)
+    leaves, structure = jax.tree.flatten(tree)
+    return leaves, structure, repeats(tree, leaves) if may_repeat else {}

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from treaty.runtime._errors import Mismatch, Path
 from treaty.runtime._live.forms import Absent, LeafSlot
-from treaty.runtime._live.frameworks import in_variables, rebuilt, repeats, update_variables
+from treaty.runtime._live.frameworks import in_variables, rebuilt, update_variables
 from treaty.runtime._live.numbers import in_form_of
 from treaty.runtime._live.pairing import LeafPairs, Unpaired, pairs
 from treaty.runtime._live.report import flatten, live_mismatch, refuse
@@ -24,8 +24,7 @@ def to_live(obj: object, like: _T) -> _T:
     What the class of `obj` does not declare is taken from `like`, whose arrays may be abstract. Variables of nnx that
     `like` has in two places stay one.
     """
-    leaves, structure = flatten(like)
-    again = repeats(like, leaves)
+    leaves, structure, again = flatten(like)
     own, own_structure = jax.tree.flatten(obj)
     found = pairs(obj, own_structure, like, structure)
     if found.sources is not None and not again:
@@ -46,10 +45,10 @@ def update_live(live: object, obj: object) -> None:
 
     Nothing is changed where something does not fit.
     """
-    leaves, structure = flatten(live)
+    leaves, structure, again = flatten(live)
     own, own_structure = jax.tree.flatten(obj)
     found = pairs(obj, own_structure, live, structure)
-    new = _new_leaves(found, own, leaves, repeats(live, leaves), "live")
+    new = _new_leaves(found, own, leaves, again, "live")
     inside = in_variables(live)
     outside = [
         live_mismatch("a variable of nnx", describe(leaves[index]), path, f"live{shown}")
