@@ -59,9 +59,10 @@ INSIDE_RUNTIME = {
     "_convert": "_errors _keymaps _lazy _process _restore _same _state _storage _trees formats formats/shared",
     "_manager": "_checkpoint _errors _process _restore _storage formats formats/directory formats/shared",
     "_golden": "_checkpoint _errors _evolve _lazy _save _state _storage _trees formats formats/shared",
+    "_report": "_checkpoint _errors _lazy _manager _process _restore _same _storage _trees formats formats/shared",
     "_flax": "_errors _state _storage formats/msgpack formats/shared",
     "_eformer": "_devices _errors _lazy _process _state _storage formats/eformer formats/shared",
-    "__init__": "_checkpoint _devices _errors _live _manager _process _restore _state formats/msgpack formats/shared",
+    "__init__": "_checkpoint _devices _errors _live _manager _process _report _restore _state formats/msgpack formats/shared",
     # Generated code registers its classes with Flax, too, so that flax.serialization serves them in programs that import nothing else of ours.
     "codec": "_errors _flax _state",
     "serialization": "_flax",
@@ -69,7 +70,7 @@ INSIDE_RUNTIME = {
     "sharding": "_eformer _state formats/safetensors",
     "directory": "_checkpoint _process formats/shared",
     "golden": "_golden",
-    "commands": "__init__ _convert _errors _golden _manager _storage formats",
+    "commands": "__init__ _convert _errors _golden _manager _report _storage formats",
 }
 
 

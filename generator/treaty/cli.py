@@ -21,6 +21,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "inspect": ("treaty.runtime.commands.checkpoints:inspect", "Show what a checkpoint holds."),
     "plan": ("treaty.runtime.commands.plan:plan", "Show what restoring a checkpoint would do with every leaf."),
     "remove": ("treaty.runtime.commands.checkpoints:remove", "Delete checkpoints, so that no part is taken for one."),
+    "report": ("treaty.runtime.commands.report:report", "Write a page that shows a checkpoint, or what changed."),
     "steps": ("treaty.runtime.commands.steps:steps", "Show the steps of a run, and which of them stay."),
     "verify": ("treaty.runtime.commands.checkpoints:verify", "Read every byte of a checkpoint and check it."),
 }

@@ -12,7 +12,7 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 # From the top down. A package imports from its own floor and those below, as test_page.py checks.
 FLOORS: Final = {
     "what users and generated code import": "commands __init__ codec serialization leaves sharding directory golden",
-    "whole checkpoints": "_golden _manager _checkpoint _convert _live _flax _eformer",
+    "whole checkpoints": "_golden _report _manager _checkpoint _convert _live _flax _eformer",
     "formats": "formats formats/directory formats/safetensors formats/orbax formats/msgpack formats/npz formats/eformer "
     "formats/shared",
     "the way in and the way out": "_restore _save _evolve _devices",

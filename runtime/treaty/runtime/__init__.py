@@ -38,6 +38,7 @@ _HOMES: Final = {
     "_manager.manager": ("CheckpointManager",),
     "_process.background": ("SaveHandle",),
     "_process.watching": ("Transfer", "watch"),
+    "_report.report": ("report",),
     "_restore.preflight": ("Plan",),
     "_state.abstract": ("abstract", "nbytes"),
     "_state.state_dict": ("explain", "from_state_dict", "to_state_dict"),
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from treaty.runtime._process.background import SaveHandle as SaveHandle
     from treaty.runtime._process.watching import Transfer as Transfer
     from treaty.runtime._process.watching import watch as watch
+    from treaty.runtime._report.report import report as report
     from treaty.runtime._restore.preflight import Plan as Plan
     from treaty.runtime._state.abstract import abstract as abstract
     from treaty.runtime._state.abstract import nbytes as nbytes

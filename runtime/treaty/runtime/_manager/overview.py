@@ -1,5 +1,7 @@
 """What lies in a directory of steps, for people and programs that have no manager of it."""
 
+import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError
@@ -7,6 +9,7 @@ from treaty.runtime._manager.listing import Listing, StepVerdict
 from treaty.runtime._manager.places import steps_at
 from treaty.runtime._manager.retention import Rules, rules_of
 from treaty.runtime._storage.paths import AnyPath
+from treaty.runtime.formats.directory.steps import step_name
 
 
 class Overview(NamedTuple):
@@ -15,6 +18,24 @@ class Overview(NamedTuple):
     where: str
     rules: Rules
     steps: list[StepVerdict]
+
+
+class Noted(NamedTuple):
+    """What a manager noted of a step."""
+
+    step: int
+    time: float | None
+    metrics: Mapping[str, float]
+
+
+def noted(path: str) -> Noted | None:
+    """Of one step, by its path; None of what is no step of a manager."""
+    parent, _, last = path.rstrip("/").rpartition("/")
+    name = step_name(last)
+    if name is None:
+        return None
+    note = Listing(steps_at(parent or os.curdir)).note(name)
+    return None if note is None or note.time is None else Noted(name.step, note.time, note.metrics)
 
 
 def overview(directory: AnyPath) -> Overview:

@@ -1,0 +1,1 @@
+"""A checkpoint, two of them, or the steps of a run, as one page to look at."""

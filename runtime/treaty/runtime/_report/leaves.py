@@ -1,0 +1,108 @@
+"""The leaves of an open checkpoint, with what its writer's schema says of each."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from attrs import frozen
+
+from treaty.runtime._errors import show_keys
+from treaty.runtime._report.roles import role_below, role_of_leaf
+from treaty.runtime._restore.select import parse_path
+from treaty.runtime._trees import Path, is_stored_array
+from treaty.schema import Schema, TreatyError, ir
+from treaty.schema.dtypes import KEY_IMPLS
+
+_MOST_TEXT: Final = 200  # letters of a value that are shown
+
+
+@frozen
+class ReportLeaf:
+    """A leaf. `value` is an array, lazy or not, or a Python value; of a random key it is the array of its words."""
+
+    path: Path
+    value: Any
+    role: str
+    declared: str | None  # its type in the schema
+    dims: tuple[str, ...] = ()  # as the schema names them
+    key_impl: str | None = None  # of random keys
+
+    @property
+    def is_array(self) -> bool:
+        return is_stored_array(self.value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape = tuple(int(size) for size in self.value.shape) if self.is_array else ()
+        return shape if self.key_impl is None else shape[:-1]
+
+    @property
+    def dtype(self) -> str | None:
+        """None of what is not an array."""
+        if not self.is_array:
+            return None
+        return str(self.value.dtype) if self.key_impl is None else f"key<{self.key_impl}>"
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.value.nbytes) if self.is_array else 0
+
+    @property
+    def kind(self) -> str:
+        return "array" if self.is_array else "empty" if self.value == {} else "value"
+
+    @property
+    def shown(self) -> str:
+        """A value in short; nothing of an array."""
+        if self.kind != "value":
+            return ""
+        text = repr(self.value.item() if isinstance(self.value, np.generic) else self.value)
+        return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
+
+
+def leaves_of(schema: Schema | None, tree: Any) -> Iterator[ReportLeaf]:
+    """In the order of the checkpoint."""
+    root = None if schema is None else ir.Node(schema.root)
+    pending: list[tuple[Path, Any, ir.Type | None, str | None]] = [((), tree, root, None)]
+    while pending:
+        path, value, type, role = pending.pop()
+        if not isinstance(value, dict) or not value:
+            yield _leaf(path, value, type, role)
+        elif _is_key(value):
+            yield _leaf(path, value["data"], type, "rng", value["impl"])
+        else:
+            parts = {} if schema is None or type is None else ir.parts(schema, type, value) or {}
+            below = [((*path, key), child, parts.get(key)) for key, child in value.items()]
+            pending += [
+                (at, child, part, role_below(schema, part, at[-1], len(at), role))
+                for at, child, part in reversed(below)
+            ]
+
+
+def step_shown(key: str) -> str:
+    """A key as paths in messages have it: `.blocks`, `[3]`, `['a.b']`."""
+    return show_keys((key,))[1:]
+
+
+def can_be_asked_for(step: str, key: str) -> bool:
+    """Whether `at=` has a way to write a key; one with both kinds of quotes has none."""
+    try:
+        return parse_path(step.removeprefix(".")) == (key,)
+    except (TreatyError, SyntaxError, ValueError):
+        return False
+
+
+def _is_key(value: dict[str, Any]) -> bool:
+    """Random keys are stored as words, and the name of what they are words of."""
+    if value.keys() != {"impl", "data"} or type(value["impl"]) is not str:
+        return False
+    return KEY_IMPLS.get(value["impl"]) == (getattr(value["data"], "shape", None) or (None,))[-1]
+
+
+def _leaf(path: Path, value: Any, type: ir.Type | None, role: str | None, key_impl: str | None = None) -> ReportLeaf:
+    if isinstance(type, ir.Optional) and value is not None:
+        type = type.item
+    dims = tuple(map(str, ir.own_dims(type))) if isinstance(type, (ir.Array, ir.Key)) else ()
+    declared = None if type is None or isinstance(type, ir.Untyped) else ir.describe(type)
+    value = np.asarray(value) if isinstance(value, np.generic) and value.dtype.kind not in "SU" else value
+    return ReportLeaf(path, value, role_of_leaf(role, value), declared, dims, key_impl)
