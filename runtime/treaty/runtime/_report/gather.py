@@ -1,6 +1,7 @@
 """What a report says, as data: checkpoints are opened by the table of formats, so that all formats are told of alike."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -186,6 +187,8 @@ def _verified(path: str, progress: bool | None) -> Data:
 
 
 def _run_at(path: str) -> Overview | None:
+    if os.path.isfile(path):
+        return None
     try:
         return overview(path)
     except (MissingCheckpointError, InvalidArgumentError):  # one checkpoint, or what the table of formats will say

@@ -62,6 +62,10 @@ def _size(text: str) -> int:
 
 def _check_replaceable(output: Path, begins: str) -> None:
     """Before hours of reading."""
-    if not output.exists() or (output.is_file() and output.open("rb").read(len(begins)) == begins.encode()):
+    if not output.exists():
         return
+    if output.is_file():
+        with output.open("rb") as file:
+            if file.read(len(begins)) == begins.encode():
+                return
     raise TreatyError(f"expected a report, or nothing, at {output}, got something else; --force replaces it")
