@@ -172,3 +172,13 @@ def test_the_page_loads_nothing_and_runs_nothing_but_its_own(tmp_path: Path) -> 
     assert "unsafe" not in policy
     assert "//" not in page.replace("http://www.w3.org/2000/svg", "").partition("<script type")[0]
     assert "innerHTML" not in page
+
+
+def test_damage_of_a_file_is_told_once(tmp_path: Path) -> None:
+    tree = states.linear(20, 30)
+    save(tmp_path / "a", tree)
+    (pack,) = (tmp_path / "a").rglob("*.msgpack")
+    pack.write_bytes(bytes(pack.stat().st_size))
+    data = data_of(report(tmp_path / "a", verify=True, progress=False))
+    assert [leaf["read"] for leaf in data["leaves"]] == [True, True]
+    assert len(data["problems"]) == len(set(data["problems"])) == 2

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -64,7 +64,7 @@ def gather(paths: Sequence[AnyPath], verified: bool, max_bytes: int, progress: b
     for head in data["checkpoints"]:
         head["verified"] = _verified(head["path"], progress) if verified else {"state": "no"}
         if head["verified"]["state"] == "damaged":
-            data["problems"] += head["verified"]["text"].splitlines()
+            data["problems"] = _lines([*data["problems"], head["verified"]["text"]])
     return data
 
 
@@ -98,7 +98,7 @@ def _compared(opened: list[Opened], max_bytes: int, progress: bool | None) -> Da
     pairs += [Pair(leaf, None) for path, leaf in before.items() if path not in new.leaves]
     findings = read(pairs, max_bytes, progress)
     paths = [pair.sides[-1].path for pair in pairs]
-    problems = [line for one in findings for line in one.error.splitlines()]
+    problems = _lines(one.error for one in findings)
     data: Data = {
         "checkpoints": [_head(one) for one in opened],
         "leaves": [
@@ -146,6 +146,11 @@ def _whole(leaf: ReportLeaf | None) -> Any:
     with suppress(TreatyError):
         return number(int(leaf.value.__array__()) if leaf.is_array else leaf.value)
     return None
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    """Each once: what is wrong with a file is said of every leaf in it."""
+    return list(dict.fromkeys(line for text in texts for line in text.splitlines()))
 
 
 def _pair(pair: Pair, found: Findings, new: Opened, is_compared: bool) -> Data:

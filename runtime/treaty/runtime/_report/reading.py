@@ -86,7 +86,7 @@ def _read(pair: Pair, advance: Advance) -> Findings:
                 None if one is None else _statistics(one, advance) for one in (pair.before, pair.after)
             )
     except _FAULTS as error:
-        found = Findings(what=found.what, error=str(error))
+        found = Findings(is_read=True, what=found.what, error=str(error))
     return found
 
 

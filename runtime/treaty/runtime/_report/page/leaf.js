@@ -64,7 +64,7 @@ function changeLines(leaf) {
   const lines = [["change", what ? CHANGES[what] : "not known: not read"]];
   if (leaf.was && what !== "same" && typeOf(leaf.was) !== typeOf(leaf)) lines.push(["before", typeOf(leaf.was)]);
   if (leaf.was?.value && what === "values") lines.push(["before", leaf.was.value]);
-  if (relative !== undefined && what !== "same") lines.push(["relative norm", figure(relative)], ["at most", figure(max_abs)]);
+  if (relative !== undefined && what !== "same") lines.push(["relative norm", figure(relative)], ["largest difference", figure(max_abs)]);
   if (same_elements !== undefined && what !== "same") lines.push(["identical elements", share(same_elements)], ["identical bits", share(same_bits)]);
   return lines;
 }

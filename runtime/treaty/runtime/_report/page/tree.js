@@ -123,8 +123,8 @@ class Tree {
 
   row(node, level, isFlat) {
     const {leaf} = node, hasBelow = node.below.length > 0 && !isFlat, isOpen = hasBelow ? this.open.has(node.key) : this.detailed.has(node.key);
-    const name = make("td", {class: "name", title: node.path}, make("span", {class: "turn", "aria-hidden": "true"}, isOpen ? "▾" : "▸"), make("bdi", {}, isFlat ? node.path : node.step.replace(/^\./, "")));
-    if (node.items) name.append(make("span", {class: "alike"}, `${whole(node.items)} alike`));
+    const name = make("td", {class: "name", title: node.path}, make("div", {class: "label"}, make("span", {class: "turn", "aria-hidden": "true"}, isOpen ? "▾" : "▸"),
+      make("span", {}, make("bdi", {}, isFlat ? node.path : node.step.replace(/^\./, "")), node.items ? make("span", {class: "alike"}, `${whole(node.items)} alike`) : null)));
     name.style.paddingLeft = `${10 + 16 * Math.min(level - 1, 12)}px`;
     const asked = askedFor(node);
     const cells = [
@@ -182,10 +182,10 @@ class Tree {
   width() { return [...this.table.tHead.rows[0].cells].filter(cell => getComputedStyle(cell).display !== "none").length; }  // of a phone fewer
 }
 
-// The most changed first, and before all numbers what is of another structure.
+// The most changed first, and before all arrays what has no norm: another structure, a value.
 function howMuch(leaf) {
   const {what, relative} = leaf.change;
-  return what !== "values" || relative === "inf" ? Infinity : Number(relative ?? 0);
+  return what !== "values" || typeof relative !== "number" ? Number.MAX_VALUE : relative;
 }
 
 function* leavesBelow(node) {

@@ -1,0 +1,255 @@
+"""The page in Chromium: it is read, searched, opened by keyboard, and what a checkpoint is called runs nowhere."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.faults.states import Run, run
+from tests.report.browser import CHROMIUM, DRIVER, Browser, browser
+from tests.runtime.directory.states import Train, train
+from treaty.runtime import CheckpointManager, report
+from treaty.runtime.directory import save
+from treaty.runtime.formats.shared.format import Writing
+from treaty.runtime.formats.table import FORMATS
+
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="needs chromium and its driver: apt-get install chromium chromium-driver"
+)
+PHONE, LAPTOP = 390, 1280
+NAMES = "tr.row td.name bdi"
+
+
+def with_nan(state: Train) -> Train:
+    """And more blocks, of which one differs from what it was."""
+    block = state.params.blocks[0]
+    kernel = block.up.kernel.at[0, 0].set(jnp.nan)
+    odd = attrs.evolve(block, up=attrs.evolve(block.up, kernel=kernel))
+    return attrs.evolve(state, params=attrs.evolve(state.params, blocks=(block,) * 3 + (odd,) + (block,) * 8), lr=0.5)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pages")
+    before = with_nan(train())
+    before = attrs.evolve(before, params=attrs.evolve(before.params, blocks=(before.params.blocks[0],) * 12), lr=1e-3)
+    save(folder / "a", before)
+    save(folder / "b", with_nan(train()))
+    with CheckpointManager(folder / "run", Run, keep_last=4, keep_best=("loss", "min", 1)) as manager:
+        for step in range(1, 7):
+            manager.save(step * 100, run(step), metrics={"loss": 1 / step, "lr": 1e-3})
+    CheckpointManager(folder / "run", Run, keep_last=1).close()
+    written = {"one": ["b"], "two": ["a", "b"], "run": ["run"]}
+    for name, paths in written.items():
+        (folder / f"{name}.html").write_text(report(*(folder / path for path in paths), progress=False))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as one:
+        yield one
+
+
+def overflow(page: Browser) -> list[str]:
+    """What reaches out of the window, and does not scroll by itself."""
+    found: list[str] = page.run(
+        "return [...document.querySelectorAll('body *')].filter(one => !one.closest('.scrolls, .spoken, .skip')"
+        " && one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 120))"
+    )
+    return found if page.run("return document.documentElement.scrollWidth > innerWidth") else []
+
+
+@pytest.mark.parametrize("width", [PHONE, LAPTOP])
+@pytest.mark.parametrize("name", ["one", "two", "run"])
+def test_it_fits_a_phone_and_a_laptop_and_asks_nobody(name: str, width: int, pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / f"{name}.html", width)
+    assert overflow(chromium) == []
+    chromium.click("tr.row")
+    assert overflow(chromium) == []
+    assert chromium.run("return performance.getEntriesByType('resource').length") == 0
+    assert chromium.console == []
+
+
+def test_the_check_for_overflow_can_fail(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "one.html", PHONE)
+    chromium.run("document.querySelector('h1').style.width = '600px'")
+    assert overflow(chromium)[0].startswith("<h1")
+
+
+def test_the_head_says_what_the_checkpoint_is(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "one.html")
+    assert chromium.text("h1") == "Train"
+    facts = chromium.text(".facts")
+    for said in ("not verified", "tests.runtime.directory.states:Train", "sha256:", "streams=4", "54, 26.5 KiB"):
+        assert said in facts
+    assert chromium.run("return document.title") == "Train – Treaty report"
+
+
+def test_alike_layers_are_one_row_that_opens(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "one.html")
+    names = chromium.texts(NAMES)
+    (at,) = [index for index, name in enumerate(names) if "blocks[0..11]" in name]
+    assert "12 alike" in chromium.text("table.tree")
+    chromium.run("document.querySelectorAll('tr.row')[arguments[0]].click()", at)
+    opened = chromium.texts(NAMES)
+    assert opened[at + 1 : at + 13] == [f"[{number}]" for number in range(12)]
+    chromium.run("document.querySelectorAll('tr.row')[arguments[0]].click()", at)
+    assert chromium.texts(NAMES) == names
+
+
+def test_a_search_finds_leaves_by_path_type_and_role(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "one.html")
+    chromium.click("#search")
+    chromium.type("[3] kernel")
+    assert chromium.texts(NAMES) == [
+        "$.params.blocks[3].up.kernel",
+        "$.params.blocks[3].down.kernel",
+    ]
+    assert chromium.text("#spoken") == "2 leaves found"
+    chromium.click("#search")
+    chromium.type(" nothing of that name")
+    assert "Nothing is found." in chromium.text("table.tree")
+
+
+def test_leaves_with_nan_are_one_click_away(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "one.html")
+    chromium.click("[data-filter=bad]")
+    assert chromium.texts("tr.row .flag") == ["1 NaN"]
+    assert "blocks[3].up.kernel" in chromium.text("tr.row")
+    assert chromium.run("return document.querySelector('[data-filter=bad]').ariaPressed") == "true"
+
+
+def test_everything_can_be_done_by_keyboard(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "one.html")
+    focused = "return document.activeElement.id || document.activeElement.className"
+    chromium.press("Tab")
+    assert chromium.run(focused) == "skip"
+    chromium.press("Tab")
+    assert chromium.run(focused) == "theme"
+    chromium.press("Tab")
+    assert chromium.run(focused).startswith("cell")
+    first = chromium.run("return document.activeElement.title")
+    chromium.press("Right")
+    assert chromium.run("return document.activeElement.title") != first
+    assert chromium.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    chromium.press("Enter")
+    assert chromium.run(focused) == "row"
+    selected = "return document.activeElement.querySelector('.name').innerText"
+    chromium.run("document.querySelector('tr.row').focus()")
+    chromium.press("Down", "Right", "Right")  # params, which is open; its first leaf; and that one
+    assert "embed" in chromium.run(selected)
+    assert "elements" in chromium.text("tr.detail")
+    chromium.press("Left")
+    assert chromium.texts("tr.detail") == []
+    chromium.press("Left")
+    assert "params" in chromium.run(selected)
+    chromium.press("Left")
+    assert "embed" not in chromium.text("table.tree")
+
+
+def test_a_path_is_copied_as_restore_takes_it(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "one.html")
+    chromium.click("#search")
+    chromium.type("[3] up kernel")
+    chromium.run("document.querySelector('tr.row').focus()")
+    chromium.press("c")
+    assert chromium.text("#spoken") == 'copied at="params.blocks[3].up.kernel"'
+    chromium.click("tr.row .copy")
+    assert chromium.text("#spoken") == 'copied at="params.blocks[3].up.kernel"'
+
+
+def light(colour: str) -> float:
+    red, green, blue = (float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(", "))
+    return red + green + blue
+
+
+def test_it_is_dark_where_the_reader_is_and_can_be_turned(pages: Path, chromium: Browser) -> None:
+    colours = "return [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    seen = []
+    for dark in (False, True):
+        chromium.open(pages / "one.html", dark=dark)
+        seen.append(chromium.run(colours))
+        chromium.click("#theme")
+        seen.append(chromium.run(colours))
+    assert seen[0] == seen[3] != seen[1] == seen[2]
+    assert light(seen[0][0]) > 3 * light(seen[0][1])
+    assert light(seen[1][1]) > 3 * light(seen[1][0])
+
+
+def test_a_treemap_leads_to_the_leaves(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "one.html")
+    assert "params" in chromium.text(".legend")
+    areas = chromium.run("return [...document.querySelectorAll('.cell')].map(one => [one.title, one.offsetWidth * one.offsetHeight])")
+    assert [area for _, area in areas] == sorted((area for _, area in areas), reverse=True)
+    assert any(title.startswith("params.blocks[0..11].up.kernel\nparams: ") for title, _ in areas)
+    chromium.click(".cell")
+    assert chromium.run("return document.activeElement.className") == "row"
+
+
+def test_what_changed_comes_first_by_how_much(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "two.html")
+    assert chromium.text("h1") == "Train: what changed"
+    assert chromium.text(".summary") == "2 of 54 leaves changed. Both are of one declaration."
+    chromium.click("button.more")
+    assert chromium.texts(NAMES) == ["$.lr", "$.params.blocks[3].up.kernel"]
+    chromium.press("Enter")
+    assert "before\n0.001" in chromium.text("tr.detail")
+
+
+def test_a_run_shows_plots_and_verdicts(pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / "run.html")
+    assert chromium.texts(".plot figcaption") == ["loss", "lr", "size of a step"]
+    points = chromium.run("return document.querySelector('.plot').querySelectorAll('.point').length")
+    rows = chromium.texts("table.steps tbody tr")
+    assert points == len(rows) == 4
+    assert rows[0].startswith("600\tstays\tnewest, keep_last=1\t")
+    assert rows[1].startswith("500\tgoes\tno rule keeps it\t")
+    assert len(chromium.run("return [...document.querySelector('.plot').querySelectorAll('.point.goes')]")) == 3
+
+
+HOSTILE = [
+    "</script><img src=x onerror=\"document.title='run'\">",
+    "<img src=x onerror=\"document.title='run'\">",
+    "<!--<script>",
+    "'\"`${document.title='run'}",
+    "\u202egpj.exe\u2066",
+    "\u2028\u2029",
+    "__proto__",
+    "constructor",
+    "javascript:document.title='run'",
+    "a" * 300,
+]
+
+
+def test_names_and_values_run_nothing(tmp_path: Path, chromium: Browser) -> None:
+    tree: dict[str, Any] = {name: {"leaf": name, "array": np.ones(3)} for name in HOSTILE}
+    FORMATS["msgpack"].write(str(tmp_path / "hostile"), tree, Writing())
+    (tmp_path / "one.html").write_text(report(tmp_path / "hostile"))
+    for width in (PHONE, LAPTOP):
+        chromium.open(tmp_path / "one.html", width)
+        assert chromium.text("h1") == "hostile"
+        assert chromium.run("return document.title") == "hostile – Treaty report"
+        chromium.run("document.querySelectorAll('tr.row').forEach(row => row.click())")
+        chromium.run("document.querySelectorAll('tr.row').forEach(row => row.querySelector('.turn').click())")
+        chromium.click("#search")
+        chromium.type("leaf")
+        assert len(chromium.texts("tr.row")) == len(HOSTILE)
+        assert chromium.run("return document.images.length + document.scripts.length") == 2  # its data and its script
+        assert chromium.run("return document.title") == "hostile – Treaty report"
+        assert overflow(chromium) == []
+        assert chromium.console == []
+
+
+def test_a_script_that_got_in_would_not_run(pages: Path, tmp_path: Path, chromium: Browser) -> None:
+    """The second wall: the page's own policy."""
+    page = (pages / "one.html").read_text()
+    attack = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\"></main>"
+    (tmp_path / "one.html").write_text(page.replace("</main>", attack))
+    chromium.open(tmp_path / "one.html")
+    assert chromium.run("return document.title") == "Train – Treaty report"
+    assert len([line for line in chromium.console if "Content Security Policy" in line]) >= 2
