@@ -83,9 +83,12 @@ class Browser:
     def console(self) -> list[str]:
         return [entry["message"] for entry in self._do("POST", "/se/log", {"type": "browser"})]
 
-    def screenshot(self, path: Path) -> None:
-        """The whole page, however long."""
-        taken = self._devtools("Page.captureScreenshot", {"captureBeyondViewport": True})
+    def screenshot(self, path: Path, size: tuple[int, int] | None = None) -> None:
+        """The top of the page, or all of it, however long."""
+        wanted: dict[str, Any] = {"captureBeyondViewport": True, "format": path.suffix[1:], "quality": 60}
+        if size is not None:
+            wanted["clip"] = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
+        taken = self._devtools("Page.captureScreenshot", wanted)
         path.write_bytes(base64.b64decode(taken["data"]))
 
     def close(self) -> None:

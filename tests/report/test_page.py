@@ -184,7 +184,9 @@ def test_it_is_dark_where_the_reader_is_and_can_be_turned(pages: Path, chromium:
 def test_a_treemap_leads_to_the_leaves(pages: Path, chromium: Browser) -> None:
     chromium.open(pages / "one.html")
     assert "params" in chromium.text(".legend")
-    areas = chromium.run("return [...document.querySelectorAll('.cell')].map(one => [one.title, one.offsetWidth * one.offsetHeight])")
+    areas = chromium.run(
+        "return [...document.querySelectorAll('.cell')].map(one => [one.title, one.offsetWidth * one.offsetHeight])"
+    )
     assert [area for _, area in areas] == sorted((area for _, area in areas), reverse=True)
     assert any(title.startswith("params.blocks[0..11].up.kernel\nparams: ") for title, _ in areas)
     chromium.click(".cell")
@@ -253,3 +255,18 @@ def test_a_script_that_got_in_would_not_run(pages: Path, tmp_path: Path, chromiu
     chromium.open(tmp_path / "one.html")
     assert chromium.run("return document.title") == "Train – Treaty report"
     assert len([line for line in chromium.console if "Content Security Policy" in line]) >= 2
+
+
+def test_ten_thousand_leaves_of_a_format_without_an_order(tmp_path: Path, chromium: Browser) -> None:
+    names = sorted(f"layer_{number}" for number in range(5000))  # 0, 1, 10, 100, …
+    tree = {"params": {name: {"kernel": np.ones((2, 2)), "bias": np.zeros(2)} for name in names}}
+    FORMATS["msgpack"].write(str(tmp_path / "many"), tree, Writing())
+    (tmp_path / "one.html").write_text(report(tmp_path / "many"))
+    chromium.open(tmp_path / "one.html")
+    assert chromium.texts(NAMES) == ["params.layer_0..4999"]
+    chromium.click("tr.row")
+    assert chromium.texts(NAMES)[1:4] == ["layer_0", "layer_1", "layer_2"]
+    assert chromium.text("tbody tr:last-child") == "show more of 5,000"
+    chromium.click("#search")
+    chromium.type("layer_4321 bias")
+    assert chromium.texts(NAMES) == ["$.params.layer_4321.bias"]

@@ -55,7 +55,9 @@ def test_a_directory_says_what_its_writer_declared(tmp_path: Path) -> None:
 
 def test_the_state_of_an_optimizer_is_known_by_its_class(tmp_path: Path) -> None:
     path = WRITERS["treaty"](tmp_path / "saved", train())
-    assert leaves_by_path(data_of(report(path, progress=False)))["$.trace.trace.layers[0].kernel"]["role"] == "optimizer"
+    assert (
+        leaves_by_path(data_of(report(path, progress=False)))["$.trace.trace.layers[0].kernel"]["role"] == "optimizer"
+    )
 
 
 def test_a_report_can_verify(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ function buildNode(raw, above, leaves) {
   node.below = fold((raw.below ?? []).map(one => buildNode(one, node, leaves)), node);
   node.below.forEach(one => addNode(node, one));
   const [only] = node.below;
-  if (node.below.length === 1 && only.items && !leaf) {  // all that is here is one run: one row, not two
+  if (only?.isRun && node.below.length === 1 && !leaf) {  // all that is here is one run: one row, not two
     Object.assign(node, {step: raw.step + only.step, items: only.items, below: only.below});
     for (const one of node.below) one.above = node;
   }
@@ -64,8 +64,7 @@ function fold(nodes, above) {
     else found.push(...run);
     run = [];
   };
-  for (const node of nodes) {
-    node.counted = node.step.match(/^(.*?)(\d+)([^\d]*)$/);
+  for (const node of counted(nodes)) {
     const last = run.at(-1);
     const goesOn = last && node.counted && last.counted && node.counted[1] === last.counted[1] && node.counted[3] === last.counted[3]
       && Number(node.counted[2]) === Number(last.counted[2]) + 1 && formOf(node) === formOf(last);
@@ -76,11 +75,23 @@ function fold(nodes, above) {
   return found;
 }
 
+// Formats without an order give 1, 10, 2: those of one name stand together, and are put in the order of their numbers.
+function counted(nodes) {
+  for (const node of nodes) node.counted = node.step.match(/^(.*?)(\d+)([^\d]*)$/);
+  const found = [];
+  const nameOf = node => node.counted && `${node.counted[1]}\n${node.counted[3]}`;
+  for (const node of nodes) {
+    if (found.length && nameOf(node) !== null && nameOf(found.at(-1)[0]) === nameOf(node)) found.at(-1).push(node);
+    else found.push([node]);
+  }
+  return found.flatMap(one => one.length > 1 ? one.sort((left, right) => left.counted[2] - right.counted[2]) : one);
+}
+
 function group(run, above) {
   const [, start, first, end] = run[0].counted, last = run.at(-1).counted[2];
   const step = `${start}${first}..${last}${end}`;
   const node = {
-    step, path: above.path + step, key: `${above.key}\n${step}`, leaf: null, above, unnamed: true,
+    step, path: above.path + step, key: `${above.key}\n${step}`, leaf: null, above, unnamed: true, isRun: true,
     below: run, items: run.length, nbytes: 0, leaves: 0, bad: 0, unread: 0, changed: 0, roles: {},
   };
   for (const one of run) { addNode(node, one); one.above = node; }
