@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.faults.states import Run, run
 from tests.report.browser import CHROMIUM, DRIVER, Browser, browser
-from tests.runtime.directory.states import Train, train
+from tests.runtime.directory.states import Block, Linear, Params, Train, train
 from treaty.runtime import CheckpointManager, report
 from treaty.runtime.directory import save
 from treaty.runtime.formats.shared.format import Writing
@@ -24,21 +23,21 @@ PHONE, LAPTOP = 390, 1280
 NAMES = "tr.row td.name bdi"
 
 
-def with_nan(state: Train) -> Train:
-    """And more blocks, of which one differs from what it was."""
+def layers(count: int, odd: int | None = None, lr: float = 1e-3) -> Train:
+    """Alike blocks, of which one may have a NaN."""
+    state = train()
     block = state.params.blocks[0]
     kernel = block.up.kernel.at[0, 0].set(jnp.nan)
-    odd = attrs.evolve(block, up=attrs.evolve(block.up, kernel=kernel))
-    return attrs.evolve(state, params=attrs.evolve(state.params, blocks=(block,) * 3 + (odd,) + (block,) * 8), lr=0.5)
+    other = Block(up=Linear(kernel=kernel, bias=block.up.bias), down=block.down)
+    params = Params(embed=state.params.embed, blocks=tuple(other if one == odd else block for one in range(count)))
+    return Train(step=state.step, params=params, rng=state.rng, seen=state.seen, lr=lr)
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
-    before = with_nan(train())
-    before = attrs.evolve(before, params=attrs.evolve(before.params, blocks=(before.params.blocks[0],) * 12), lr=1e-3)
-    save(folder / "a", before)
-    save(folder / "b", with_nan(train()))
+    save(folder / "a", layers(12))
+    save(folder / "b", layers(12, odd=3, lr=0.5))
     with CheckpointManager(folder / "run", Run, keep_last=4, keep_best=("loss", "min", 1)) as manager:
         for step in range(1, 7):
             manager.save(step * 100, run(step), metrics={"loss": 1 / step, "lr": 1e-3})

@@ -41,7 +41,7 @@ class Opened:
     stored: Mapping[Path, int]  # bytes on the disk, where the format says it
 
 
-class _Damaged(Exception):
+class _FoundDamage(Exception):
     """Raised by a reader that has met damage, so that it begins again if that was a replacement; else this is the result."""
 
     def __init__(self, data: Data) -> None:
@@ -76,7 +76,7 @@ def _checkpoints(places: Sequence[str], max_bytes: int, progress: bool | None) -
 
     try:
         return all_of(places, [])
-    except _Damaged as found:
+    except _FoundDamage as found:
         return found.data
 
 
@@ -113,7 +113,7 @@ def _compared(opened: list[Opened], max_bytes: int, progress: bool | None) -> Da
         "problems": problems,
     }
     if problems:
-        raise _Damaged(data)
+        raise _FoundDamage(data)
     return data
 
 
