@@ -8,7 +8,8 @@ import pytest
 from tests.clouds.conftest import Cloud
 from tests.clouds.faults import Answer
 from tests.faults.states import Run, bits, run
-from treaty.runtime import CheckpointManager, InvalidArgumentError, TreatyError, inspect, restore, save
+from tests.report.pages import data_of
+from treaty.runtime import CheckpointManager, InvalidArgumentError, TreatyError, inspect, report, restore, save
 from treaty.runtime._manager import cloud as _cloud
 from treaty.runtime.formats.directory import owner as _owner
 
@@ -44,6 +45,10 @@ def test_steps_are_saved_listed_kept_and_restored(cloud: Cloud) -> None:
     ]
     assert bits(restore(cloud.url, Run)) == bits(run(5))
     assert inspect(cloud.url).path == f"{cloud.url}/5"
+    page = data_of(report(cloud.url))
+    assert [(one["step"], one["kept"]) for one in page["run"]["steps"]] == [(2, True), (4, True), (5, True)]
+    assert [head["path"] for head in page["checkpoints"]] == [f"{cloud.url}/5"]
+    assert data_of(report(f"{cloud.url}/4"))["checkpoints"][0]["metrics"] == {"loss": 4}
 
 
 def test_listing_reads_no_name_of_a_chunk(cloud: Cloud) -> None:

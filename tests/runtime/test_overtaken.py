@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner
 from jaxtyping import Float32
 
+from tests.report.pages import data_of
 from treaty.generator import load
-from treaty.runtime import from_state_dict, leaves, restore
+from treaty.runtime import from_state_dict, leaves, report, restore
 from treaty.runtime._convert.convert import convert
 from treaty.runtime._eformer import load as _leaves_load
 from treaty.runtime._errors import CorruptCheckpointError
@@ -136,7 +137,12 @@ def by_diff(path: Path) -> int:
     return 2
 
 
-@pytest.mark.parametrize("read", [by_restore, by_keymap, by_convert, by_diff])
+def by_report(path: Path) -> int:
+    (step,) = {leaf["stats"][end] for leaf in data_of(report(path))["leaves"] for end in ("min", "max")}
+    return int(step)
+
+
+@pytest.mark.parametrize("read", [by_restore, by_keymap, by_convert, by_diff, by_report])
 def test_a_reader_who_is_overtaken_begins_again(read: Callable[[Path], int], overtaker: Overtaker) -> None:
     overtaker.left = 1
     assert read(overtaker.path) == 2

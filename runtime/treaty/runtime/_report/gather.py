@@ -2,10 +2,12 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
@@ -21,7 +23,7 @@ from treaty.runtime._report.tree import tree_of
 from treaty.runtime._restore.source import Source
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._storage.paths import AnyPath, path_or_url
-from treaty.runtime._trees import Path
+from treaty.runtime._trees import Path as Keys
 from treaty.runtime.formats.shared.format import Format
 from treaty.runtime.formats.table import looking
 from treaty.schema import TreatyError
@@ -36,9 +38,9 @@ class Opened:
 
     source: Source
     format: Format
-    leaves: Mapping[Path, ReportLeaf]
+    leaves: Mapping[Keys, ReportLeaf]
     dims: Mapping[str, int]
-    stored: Mapping[Path, int]  # bytes on the disk, where the format says it
+    stored: Mapping[Keys, int]  # bytes on the disk, where the format says it
 
 
 class _FoundDamage(Exception):
@@ -69,19 +71,23 @@ def gather(paths: Sequence[AnyPath], verified: bool, max_bytes: int, progress: b
 
 
 def _checkpoints(places: Sequence[str], max_bytes: int, progress: bool | None) -> Data:
-    def all_of(rest: Sequence[str], opened: list[Opened]) -> Data:
+    """One is opened inside the other, so that each is what it was until both are read."""
+
+    def all_of(rest: Sequence[str], opened: list[Opened], scratch: Path) -> Data:
         if not rest:
             return _compared(opened, max_bytes, progress)
-        return looking(rest[0], lambda format, place, known: all_of(rest[1:], [*opened, _opened(format, place, known)]))
+        return looking(rest[0], lambda *found: all_of(rest[1:], [*opened, _opened(*found, scratch)], scratch))
 
     try:
-        return all_of(places, [])
+        with tempfile.TemporaryDirectory() as folder:
+            return all_of(places, [], Path(folder))
     except _FoundDamage as found:
         return found.data
 
 
-def _opened(format: Format, place: str, known: Known) -> Opened:
+def _opened(format: Format, place: str, known: Known, scratch: Path) -> Opened:
     source = format.open(place, known)
+    source.scratch = scratch
     source.require_files()
     leaves = {leaf.path: leaf for leaf in leaves_of(source.schema, source.settled())}
     if format.inspect is None:
@@ -204,7 +210,7 @@ def _run(run: Overview) -> Data:
     steps = [
         {
             "step": one.step,
-            "path": one.path,
+            "name": one.path.rpartition("/")[2],
             "nbytes": one.nbytes,
             "time": _moment(one.time),
             "metrics": as_data(one.metrics),

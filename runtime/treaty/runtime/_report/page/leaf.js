@@ -63,6 +63,7 @@ function changeLines(leaf) {
   const {what, relative, max_abs, same_elements, same_bits} = leaf.change ?? {};
   const lines = [["change", what ? CHANGES[what] : "not known: not read"]];
   if (leaf.was && what !== "same" && typeOf(leaf.was) !== typeOf(leaf)) lines.push(["before", typeOf(leaf.was)]);
+  if (leaf.was && what !== "same" && leaf.was.declared !== leaf.declared) lines.push(["declared before", leaf.was.declared ?? "–"]);
   if (leaf.was?.value && what === "values") lines.push(["before", leaf.was.value]);
   if (relative !== undefined && what !== "same") lines.push(["relative norm", figure(relative)], ["largest difference", figure(max_abs)]);
   if (same_elements !== undefined && what !== "same") lines.push(["identical elements", share(same_elements)], ["identical bits", share(same_bits)]);

@@ -20,10 +20,10 @@ function plot(name, points, format, fromZero) {
 function curve(name, points, format, fromZero, width) {
   const height = 190, left = 62, right = 18, top = 10, bottom = 24;
   const steps = points.map(one => one.step), values = points.map(one => one.value);
-  let [low, high] = [Math.min(...values), Math.max(...values)];
+  let [low, high] = [least(values), most(values)];
   const room = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1;
   [low, high] = [fromZero ? 0 : low >= 0 ? Math.max(0, low - room) : low - room, high + room];
-  const first = Math.min(...steps), last = Math.max(...steps);
+  const first = least(steps), last = most(steps);
   const x = step => last === first ? (left + width - right) / 2 : left + (width - left - right) * (step - first) / (last - first);
   const y = value => top + (height - top - bottom) * (high - value) / (high - low);
   const picture = draw("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name} of ${plural(points.length, "step")}, from ${format(values[0])} to ${format(values.at(-1))}. The table below has the numbers`});
@@ -48,10 +48,18 @@ function rulesShown(rules) {
   return said.length ? said.join(", ") : "no rules: all steps stay";
 }
 
+// After a rollback two steps may have one number.
+function nameOf({step, name}) {
+  return name === String(step) ? whole(step) : name;
+}
+
+const least = values => values.reduce((one, other) => Math.min(one, other));
+const most = values => values.reduce((one, other) => Math.max(one, other));
+
 function stepsTable(steps, names) {
   const body = make("tbody");
   const rows = count => body.replaceChildren(...steps.slice(-count).reverse().map(one => make("tr", {},
-    make("th", {scope: "row", class: "number"}, whole(one.step)), make("td", {}, make("span", {class: one.kept ? "verdict good" : "verdict"}, one.kept ? "stays" : "goes")),
+    make("th", {scope: "row", class: "number"}, nameOf(one)), make("td", {}, make("span", {class: one.kept ? "verdict good" : "verdict"}, one.kept ? "stays" : "goes")),
     make("td", {class: "why"}, one.why), make("td", {class: "number"}, one.nbytes === null ? "–" : bytes(one.nbytes)),
     names.map(name => make("td", {class: "number"}, figure(one.metrics[name]))), make("td", {class: "number"}, moment(one.time)))));
   rows(RECENT);
