@@ -138,6 +138,14 @@ def test_a_run_is_shown_with_its_steps_and_the_newest(tmp_path: Path) -> None:
     assert (one["run"], one["checkpoints"][0]["step"]) == (None, 2)
 
 
+def test_steps_after_a_rollback_have_the_names_of_their_folders(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path / "run", Run) as manager:
+        for step in (100, 200, 150):
+            manager.save(step, run(step))
+    steps = data_of(report(tmp_path / "run", progress=False))["run"]["steps"]
+    assert [(one["step"], one["name"]) for one in steps] == [(100, "100"), (200, "200"), (150, "150-r1")]
+
+
 def test_a_run_whose_newest_step_is_damaged_is_shown_all_the_same(tmp_path: Path) -> None:
     with CheckpointManager(tmp_path / "run", Run) as manager:
         manager.save(1, run(1))

@@ -76,7 +76,11 @@ def _checkpoints(places: Sequence[str], max_bytes: int, progress: bool | None) -
     def all_of(rest: Sequence[str], opened: list[Opened], scratch: Path) -> Data:
         if not rest:
             return _compared(opened, max_bytes, progress)
-        return looking(rest[0], lambda *found: all_of(rest[1:], [*opened, _opened(*found, scratch)], scratch))
+
+        def use(format: Format, place: str, known: Known) -> Data:
+            return all_of(rest[1:], [*opened, _opened(format, place, known, scratch)], scratch)
+
+        return looking(rest[0], use)
 
     try:
         with tempfile.TemporaryDirectory() as folder:
