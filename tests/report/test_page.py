@@ -269,3 +269,47 @@ def test_ten_thousand_leaves_of_a_format_without_an_order(tmp_path: Path, chromi
     chromium.click("#search")
     chromium.type("layer_4321 bias")
     assert chromium.texts(NAMES) == ["$.params.layer_4321.bias"]
+
+
+# Of each text the contrast to what is painted behind it, as WCAG 2 defines it.
+CONTRASTS = """
+const parts = colour => colour.match(/[\\d.]+/g).map(Number);
+const light = ([red, green, blue]) => [0.2126 * red, 0.7152 * green, 0.0722 * blue].reduce((sum, part) => sum + part, 0);
+const linear = part => part / 255 <= 0.03928 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4;
+const behind = one => { while (one && !(parts(getComputedStyle(one).backgroundColor)[3] !== 0)) one = one.parentElement;
+  return parts(getComputedStyle(one ?? document.body).backgroundColor); };
+const found = [];
+for (const one of document.querySelectorAll('body *')) {
+  const hasText = [...one.childNodes].some(child => child.nodeType === 3 && child.data.trim());
+  if (!hasText || !one.getClientRects().length || one.closest('script, style')) continue;
+  const style = getComputedStyle(one), ink = parts(one.namespaceURI.endsWith('svg') ? style.fill : style.color);
+  const [dim, bright] = [light(ink.map(linear)), light(behind(one).map(linear))].sort((a, b) => a - b);
+  const ratio = (bright + 0.05) / (dim + 0.05);
+  if (ratio < 4.5) found.push([ratio, one.className, one.textContent.slice(0, 40)]);
+}
+return found;
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["two", "run"])
+def test_texts_can_be_read_by_weak_eyes(name: str, dark: bool, pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / f"{name}.html", dark=dark)
+    chromium.run("document.querySelectorAll('tr.row').forEach(row => row.querySelector('.turn').click())")
+    assert chromium.run(CONTRASTS) == []
+    chromium.run("document.querySelector('h1').style.color = '#777'")
+    assert len(chromium.run(CONTRASTS)) == 1  # the check can fail
+
+
+@pytest.mark.parametrize("name", ["one", "two", "run"])
+def test_those_who_listen_get_headings_and_names(name: str, pages: Path, chromium: Browser) -> None:
+    chromium.open(pages / f"{name}.html")
+    levels = chromium.run("return [...document.querySelectorAll('h1, h2, h3')].map(one => Number(one.tagName[1]))")
+    assert levels[0] == 1
+    assert set(levels[1:]) == {2}
+    unnamed = (
+        "return [...document.querySelectorAll('button, input, [role=region], [role=img], [role=treegrid]')].filter("
+        "one => !(one.innerText?.trim() || one.ariaLabel || one.labels?.length)).map(one => one.outerHTML.slice(0, 80))"
+    )
+    assert chromium.run(unnamed) == []
+    assert chromium.run("return document.documentElement.lang") == "en"
