@@ -10,6 +10,7 @@ import jax
 import pytest
 from click.testing import CliRunner
 
+from tests.report.pages import data_of
 from tests.runtime import toy_format
 from tests.runtime.equality import same
 from tests.runtime.restore_options import (
@@ -29,6 +30,7 @@ from treaty.runtime import (
     TreatyError,
     inspect,
     remove,
+    report,
     restore,
     save,
     verify,
@@ -101,6 +103,11 @@ def test_it_is_inspected(path: Path) -> None:
     assert json.loads(treaty("inspect", path, "--json"))["format"] == "toy"
 
 
+def test_it_is_reported_on(path: Path) -> None:
+    assert data_of(report(path))["checkpoints"][0]["format"] == "toy"
+    assert treaty("report", path, "-o", path.with_suffix(".html")) == f"wrote {path.with_suffix('.html')}\n"
+
+
 def test_it_is_verified(path: Path) -> None:
     assert verify(path).leaves == 11
     assert "11 leaves" in treaty("verify", path)
@@ -144,7 +151,7 @@ def test_nothing_and_damage_are_told(tmp_path: Path) -> None:
     with pytest.raises(MissingCheckpointError, match=r"expected a file, got nothing at '.*x\.toy'"):
         restore(tmp_path / "x.toy", Train)
     (tmp_path / "x.toy").write_text("no JSON")
-    for read in (lambda path: restore(path, Train), inspect, verify):
+    for read in (lambda path: restore(path, Train), inspect, verify, report):
         with pytest.raises(CorruptCheckpointError, match=r"expected .*x\.toy"):
             read(tmp_path / "x.toy")
 
@@ -159,6 +166,7 @@ READERS: dict[str, Callable[[Path], bool]] = {
     "verify": lambda path: verify(path).nbytes == nbytes_of(train(vocab=16)),
     "inspect": lambda path: inspect(path).nbytes == nbytes_of(train(vocab=16)),
     "diff": lambda path: treaty("diff", path, path.with_name("new.toy")) == "equal\n",
+    "report": lambda path: data_of(report(path))["budget"]["read_bytes"] == nbytes_of(train(vocab=16)),
 }
 
 

@@ -27,7 +27,8 @@ function curve(name, points, format, fromZero, width) {
   const x = step => last === first ? (left + width - right) / 2 : left + (width - left - right) * (step - first) / (last - first);
   const y = value => top + (height - top - bottom) * (high - value) / (high - low);
   const picture = draw("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name} of ${plural(points.length, "step")}, from ${format(values[0])} to ${format(values.at(-1))}. The table below has the numbers`});
-  for (const tick of ticks(low, high, 4)) {
+  const unit = fromZero ? 1024 ** Math.floor(Math.log(high) / Math.log(1024)) : 1;  // bytes are counted in powers of two
+  for (const tick of ticks(low / unit, high / unit, 4).map(one => one * unit)) {
     picture.append(draw("line", {class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick)}));
     picture.append(draw("text", {x: left - 8, y: y(tick) + 4, "text-anchor": "end"}, format(tick)));
   }
