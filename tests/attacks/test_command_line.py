@@ -65,6 +65,11 @@ OPTIONS: dict[str, list[list[str]]] = {
     "verify": [["--json"]],
     "diff": [["--json"], ["--rtol", "nan"], ["--rtol", "1e999"], ["--atol", "-1"], ["--atol", ""]],
     "remove": [],
+    "report": [
+        *(["--max-bytes", size] for size in ("x", "-1", "1e3", "9" * 30, "1 GiB", "")),
+        *(["-o", name] for name in [*NOWHERE, *OUTSIDE, "empty", "bytes.json"]),
+        *(["--verify"], ["--force", "--quiet", "-o", "out.html"]),
+    ],
     "convert": [
         *(["--schema", name] for name in NAMES),
         *(["--map", name] for name in [*NAMES, *FILES, "directory.json", "missing.toml"]),
@@ -105,7 +110,9 @@ def run(*arguments: str) -> Result:
 def test_each_option_with_each_odd_value(folder: Path) -> None:
     for command, options in OPTIONS.items():
         for number, option in enumerate(options):
-            paths = {"diff": ["x.npz", "x"], "convert": ["x.msgpack", f"out{number}"]}.get(command, ["x"])
+            paths = {"diff": ["x.npz", "x"], "report": ["x.npz", "x"], "convert": ["x.msgpack", f"out{number}"]}.get(
+                command, ["x"]
+            )
             run(command, *option, *paths)
 
 
@@ -117,6 +124,8 @@ def test_each_odd_path(folder: Path) -> None:
         run("inspect", "--json", "--", path)
         run("verify", "--", path)
         run("diff", "--", path, "x.msgpack")
+        run("report", "-o", "out.html", "--", path)
+        run("report", "-o", "out.html", "--", "x.msgpack", path)
         run("convert", "--", path, f"{number}.npz")
         run("convert", "--quiet", "--", "x.msgpack", path)
 
@@ -140,7 +149,7 @@ def test_what_chance_brings(folder: Path) -> None:
     chance = random.Random(1)
     inside = sorted(os.listdir(folder))
     for number in range(RUNS):
-        command = chance.choice(["inspect", "verify", "diff", "convert"])
+        command = chance.choice(["inspect", "verify", "diff", "convert", "report"])
         options = [one for _ in range(2) if chance.random() < 0.5 for one in chance.choice(OPTIONS[command])]
         paths = [
             chance.choice([*NOWHERE, *OUTSIDE, *inside]) for _ in range(1 if command in ("inspect", "verify") else 2)

@@ -1,12 +1,13 @@
 """`treaty report`: a checkpoint, two, or the steps of a run, as one page."""
 
+import os
 import re
 import sys
-from pathlib import Path
 from typing import Final
 
 import click
 
+from treaty.runtime._storage.paths import local_path
 from treaty.runtime.commands.output import reporting, say, tell
 from treaty.schema import TreatyError
 
@@ -17,13 +18,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | 
 @click.command()
 @click.argument("path", metavar="CKPT")
 @click.argument("newer", metavar="[CKPT2]", required=False)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("report.html"),
-    help="Where to; by default report.html.",
-)
+@click.option("-o", "--output", default="report.html", help="Where to; by default report.html.")
 @click.option("--verify", is_flag=True, help="Read every byte and check it, and say so on the page.")
 @click.option(
     "--max-bytes", default="1GiB", metavar="SIZE", help="Read so much for statistics: 500MiB, 20GiB. 1GiB by default."
@@ -31,7 +26,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | 
 @click.option("--force", is_flag=True, help="Replace the output even if it is no report.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
 @reporting(2)
-def report(path: str, newer: str | None, output: Path, verify: bool, max_bytes: str, force: bool, quiet: bool) -> None:
+def report(path: str, newer: str | None, output: str, verify: bool, max_bytes: str, force: bool, quiet: bool) -> None:
     """Write a page about a checkpoint of any format: what it is, where its bytes are, every leaf with its numbers.
 
     With CKPT2, a later one, also what changed. Of a directory of steps, also metrics, sizes, and which steps stay. The page is one file
@@ -42,14 +37,15 @@ def report(path: str, newer: str | None, output: Path, verify: bool, max_bytes: 
     from treaty.runtime._storage.files import write_pieces
 
     limit = _size(max_bytes)
+    place = local_path(output)
     if not force:
-        _check_replaceable(output, BEGINS)
+        _check_replaceable(place, BEGINS)
     data = gather([path] if newer is None else [path, newer], verify, limit, False if quiet else None)
-    write_pieces(output, [page(data).encode()])
+    write_pieces(place, [page(data).encode()])
     for line in data["problems"]:
         tell(TreatyError(line))
     if not quiet:
-        say(f"wrote {output}")
+        say(f"wrote {place}")
     sys.exit(1 if data["problems"] else 0)
 
 
@@ -60,12 +56,12 @@ def _size(text: str) -> int:
     return int(found[1]) * _UNITS[found[2].lower()]
 
 
-def _check_replaceable(output: Path, begins: str) -> None:
+def _check_replaceable(place: str, begins: str) -> None:
     """Before hours of reading."""
-    if not output.exists():
+    if not os.path.exists(place):
         return
-    if output.is_file():
-        with output.open("rb") as file:
+    if os.path.isfile(place):
+        with open(place, "rb") as file:
             if file.read(len(begins)) == begins.encode():
                 return
-    raise TreatyError(f"expected a report, or nothing, at {output}, got something else; --force replaces it")
+    raise TreatyError(f"expected a report, or nothing, at {place}, got something else; --force replaces it")
