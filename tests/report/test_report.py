@@ -1,12 +1,14 @@
 """`report`: what a page says of a checkpoint of each format, of two, and of the steps of a run."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.architecture.packages import ROOT
 from tests.faults.states import Run, run
 from tests.report.pages import data_of, leaves_by_path
 from tests.runtime.directory import states
@@ -57,6 +59,13 @@ def test_the_state_of_an_optimizer_is_known_by_its_class(tmp_path: Path) -> None
     assert (
         leaves_by_path(data_of(report(path, progress=False)))["$.trace.trace.layers[0].kernel"]["role"] == "optimizer"
     )
+
+
+def test_what_an_earlier_version_wrote_is_told_with_its_revision(tmp_path: Path) -> None:
+    with zipfile.ZipFile(ROOT / "tests" / "golden" / "0003" / "evolved.zip") as archive:
+        archive.extractall(tmp_path)
+    head = data_of(report(tmp_path, progress=False))["checkpoints"][0]
+    assert (head["class"], head["revision"]) == ("evolved_v2:Evolved", 1)
 
 
 def test_a_report_can_verify(tmp_path: Path) -> None:
@@ -168,6 +177,10 @@ def test_every_path_of_a_page_is_one_that_restore_takes(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with CheckpointManager(tmp_path / "run", Run) as manager:
+        manager.save(1, run(1))
+    with pytest.raises(MissingCheckpointError, match="got nothing at .*none"):
+        report(tmp_path / "none", tmp_path / "run")
     with pytest.raises(MissingCheckpointError, match="got nothing at"):
         report(tmp_path / "none")
     with pytest.raises(InvalidArgumentError, match="expected a path"):

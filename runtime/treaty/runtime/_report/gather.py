@@ -13,11 +13,11 @@ from typing import Any, Final
 from attrs import frozen
 
 from treaty.runtime._checkpoint.verify import verify
-from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError
+from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError
 from treaty.runtime._manager.listing import as_data
 from treaty.runtime._manager.overview import Overview, noted, overview
 from treaty.runtime._report.leaves import ReportLeaf, leaves_of
-from treaty.runtime._report.reading import Findings, Pair, read
+from treaty.runtime._report.reading import FAULTS, Findings, Pair, read
 from treaty.runtime._report.statistics import number
 from treaty.runtime._report.tree import tree_of
 from treaty.runtime._restore.source import Source
@@ -60,7 +60,7 @@ def gather(paths: Sequence[AnyPath], verified: bool, max_bytes: int, progress: b
     try:
         data |= _checkpoints(places, max_bytes, progress)
     except TreatyError as error:
-        if run is None:
+        if run is None or len(places) > 1:
             raise
         data |= {"checkpoints": [], "problems": [str(error)]}  # what is damaged is no reason not to show the others
     for head in data["checkpoints"]:
@@ -196,7 +196,7 @@ def _leaf(leaf: ReportLeaf) -> Data:
 def _verified(path: str, progress: bool | None) -> Data:
     try:
         found = verify(path, progress=progress)
-    except CorruptCheckpointError as error:
+    except FAULTS as error:
         return {"state": "damaged", "text": str(error)}
     return {"state": "checked" if found.is_checked else "readable"}
 

@@ -15,7 +15,7 @@ from treaty.runtime._report.leaves import ReportLeaf
 from treaty.runtime._report.statistics import Statistics, has_numbers
 from treaty.runtime._same import in_step, same_bytes, same_value
 
-_FAULTS: Final = (CorruptCheckpointError, StorageError)
+FAULTS: Final = (CorruptCheckpointError, StorageError)
 Advance = Callable[[int], None]
 
 
@@ -85,7 +85,7 @@ def _read(pair: Pair, advance: Advance) -> Findings:
             found.before, found.after = (
                 None if one is None else _statistics(one, advance) for one in (pair.before, pair.after)
             )
-    except _FAULTS as error:
+    except FAULTS as error:
         found = Findings(is_read=True, what=found.what, error=str(error))
     return found
 
