@@ -179,7 +179,7 @@ def test_every_path_of_a_page_is_one_that_restore_takes(tmp_path: Path) -> None:
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     with CheckpointManager(tmp_path / "run", Run) as manager:
         manager.save(1, run(1))
-    with pytest.raises(MissingCheckpointError, match="got nothing at .*none"):
+    with pytest.raises(MissingCheckpointError, match=r"got nothing at .*none"):
         report(tmp_path / "none", tmp_path / "run")
     with pytest.raises(MissingCheckpointError, match="got nothing at"):
         report(tmp_path / "none")

@@ -7,7 +7,8 @@ function fill(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
   }
-  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== "") element.append(child);
+  for (const child of children.flat(Infinity))
+    if (child !== null && child !== undefined && child !== "") element.append(child);
   return element;
 }
 
@@ -16,14 +17,19 @@ const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG
 
 function bytes(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let power = 0, left = count;
-  while (left >= 1024 && power < units.length - 1) { left /= 1024; power += 1; }
+  let power = 0,
+    left = count;
+  while (left >= 1024 && power < units.length - 1) {
+    left /= 1024;
+    power += 1;
+  }
   return power ? `${left.toFixed(1)} ${units[power]}` : `${count} B`;
 }
 
 const whole = count => count.toLocaleString("en");
 const plural = (count, one, many = `${one}s`) => `${whole(count)} ${count === 1 ? one : many}`;
-const share = part => part === 1 ? "100%" : part > 0.9995 ? ">99.9%" : part > 0 && part < 0.0005 ? "<0.1%" : `${(100 * part).toFixed(1)}%`;
+const share = part =>
+  part === 1 ? "100%" : part > 0.9995 ? ">99.9%" : part > 0 && part < 0.0005 ? "<0.1%" : `${(100 * part).toFixed(1)}%`;
 
 // Numbers that JSON or a browser would change come as text: NaN, infinities, long integers.
 function figure(value) {
@@ -34,7 +40,7 @@ function figure(value) {
   return size >= 1e-3 && size < 1e6 ? String(Number(value.toPrecision(5))) : value.toExponential(3).replace("e+", "e");
 }
 
-const moment = text => text === null ? "–" : text.replace("T", " ").replace("+00:00", " UTC");
+const moment = text => (text === null ? "–" : text.replace("T", " ").replace("+00:00", " UTC"));
 
 function say(text) {
   document.getElementById("spoken").textContent = text;
@@ -43,7 +49,8 @@ function say(text) {
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
-  } catch {  // a page from a server without https has no clipboard of its own
+  } catch {
+    // a page from a server without https has no clipboard of its own
     const field = make("textarea", {class: "spoken"});
     field.value = text;
     document.body.append(field);

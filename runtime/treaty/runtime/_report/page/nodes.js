@@ -1,7 +1,7 @@
 // The tree, with sums of what is below each node, and with alike items as one.
 
 const ROLES = ["params", "optimizer", "rng", "other"];
-const FEWEST_LEAVES = 4;  // that one row stands for: three values are as well read one by one
+const FEWEST_LEAVES = 4; // that one row stands for: three values are as well read one by one
 
 function isBad(leaf) {
   return Boolean(leaf.error || (leaf.stats && (leaf.stats.nans || leaf.stats.infinities)));
@@ -21,14 +21,30 @@ function buildNode(raw, above, leaves) {
   const leaf = raw.leaf === undefined ? null : leaves[raw.leaf];
   const path = above ? above.path + raw.step : "$";
   const node = {
-    step: raw.step, path, leaf, above, key: path, unnamed: Boolean(raw.unnamed || above?.unnamed),
-    below: [], items: 0, nbytes: 0, leaves: 0, bad: 0, unread: 0, changed: 0, roles: {},
+    step: raw.step,
+    path,
+    leaf,
+    above,
+    key: path,
+    unnamed: Boolean(raw.unnamed || above?.unnamed),
+    below: [],
+    items: 0,
+    nbytes: 0,
+    leaves: 0,
+    bad: 0,
+    unread: 0,
+    changed: 0,
+    roles: {},
   };
   if (leaf) addLeaf(node, leaf);
-  node.below = fold((raw.below ?? []).map(one => buildNode(one, node, leaves)), node);
+  node.below = fold(
+    (raw.below ?? []).map(one => buildNode(one, node, leaves)),
+    node,
+  );
   node.below.forEach(one => addNode(node, one));
   const [only] = node.below;
-  if (only?.isRun && node.below.length === 1 && !leaf) {  // all that is here is one run: one row, not two
+  if (only?.isRun && node.below.length === 1 && !leaf) {
+    // all that is here is one run: one row, not two
     Object.assign(node, {step: raw.step + only.step, items: only.items, below: only.below});
     for (const one of node.below) one.above = node;
   }
@@ -66,8 +82,14 @@ function fold(nodes, above) {
   };
   for (const node of counted(nodes)) {
     const last = run.at(-1);
-    const goesOn = last && node.counted && last.counted && node.counted[1] === last.counted[1] && node.counted[3] === last.counted[3]
-      && Number(node.counted[2]) === Number(last.counted[2]) + 1 && formOf(node) === formOf(last);
+    const goesOn =
+      last &&
+      node.counted &&
+      last.counted &&
+      node.counted[1] === last.counted[1] &&
+      node.counted[3] === last.counted[3] &&
+      Number(node.counted[2]) === Number(last.counted[2]) + 1 &&
+      formOf(node) === formOf(last);
     if (!goesOn) close();
     run.push(node);
   }
@@ -84,17 +106,34 @@ function counted(nodes) {
     if (found.length && nameOf(node) !== null && nameOf(found.at(-1)[0]) === nameOf(node)) found.at(-1).push(node);
     else found.push([node]);
   }
-  return found.flatMap(one => one.length > 1 ? one.sort((left, right) => left.counted[2] - right.counted[2]) : one);
+  return found.flatMap(one => (one.length > 1 ? one.sort((left, right) => left.counted[2] - right.counted[2]) : one));
 }
 
 function group(run, above) {
-  const [, start, first, end] = run[0].counted, last = run.at(-1).counted[2];
+  const [, start, first, end] = run[0].counted,
+    last = run.at(-1).counted[2];
   const step = `${start}${first}..${last}${end}`;
   const node = {
-    step, path: above.path + step, key: `${above.key}\n${step}`, leaf: null, above, unnamed: true, isRun: true,
-    below: run, items: run.length, nbytes: 0, leaves: 0, bad: 0, unread: 0, changed: 0, roles: {},
+    step,
+    path: above.path + step,
+    key: `${above.key}\n${step}`,
+    leaf: null,
+    above,
+    unnamed: true,
+    isRun: true,
+    below: run,
+    items: run.length,
+    nbytes: 0,
+    leaves: 0,
+    bad: 0,
+    unread: 0,
+    changed: 0,
+    roles: {},
   };
-  for (const one of run) { addNode(node, one); one.above = node; }
+  for (const one of run) {
+    addNode(node, one);
+    one.above = node;
+  }
   return node;
 }
 
