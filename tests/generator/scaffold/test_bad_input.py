@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.generator.scaffold.scaffolding import scaffolded
+from tests.generator.scaffold.scaffolding import assert_comes_back, made_up_state, scaffolded
 from treaty.schema import TreatyError
 
 
@@ -124,7 +125,24 @@ def test_layers_with_sizes_of_their_own() -> None:
 
     text, _ = scaffolded("train:make", make)
     assert "# the items have sizes of their own, which nothing ties" in text
-    assert 'layers: Annotated[tuple[Linear, ...], Length("depth+1")]' in text
+    assert 'layers: Annotated[tuple[Linear, ...], Length("depth+1"), Dims(None)]' in text
+
+
+def test_two_fields_of_layers_with_sizes_of_their_own(tmp_path: Path) -> None:
+    def make(base: int = 4, depth: int = 2) -> Any:
+        def stage(number: int) -> Any:
+            return {
+                "conv": jnp.zeros((base * 2**number, base * 2 ** (number + 1))),
+                "bias": jnp.zeros(base * 2**number),
+            }
+
+        stages = [stage(number) for number in range(depth)]
+        return {"down": stages, "up": stages[::-1]}
+
+    text, _ = scaffolded("train:make", make)
+    assert text.count('Length("depth"), Dims(None)]') == 2
+    # Dims that two fields bring have to be tied, or said to be their own.
+    assert_comes_back(text, "own_sizes", made_up_state(make), tmp_path)
 
 
 def test_a_size_that_no_expression_gives() -> None:

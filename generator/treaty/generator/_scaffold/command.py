@@ -87,14 +87,14 @@ def _scaffolded(target: str, name: str, dims: dict[str, Sequence[int]]) -> _Scaf
         )
     from treaty.generator._scaffold.factory import StateFactory  # these import JAX
     from treaty.generator._scaffold.round_trip import live_comes_back
-    from treaty.generator._scaffold.sizes import sightings_of, smallest
+    from treaty.generator._scaffold.sizes import sightings_of, sizes_to_try
     from treaty.generator._scaffold.write import factory_text
 
     factory = StateFactory.named(target)
     sightings = sightings_of(factory, dims, _tell)
 
     def comes_back(cls: Any) -> str:
-        sizes = smallest(sightings)
+        sizes = sizes_to_try(sightings)
         return f"{live_comes_back(cls, factory.filled(sizes))} leaves of {factory.called(sizes)} came back bit for bit"
 
     return _Scaffolded(factory_text(target, name, sightings), comes_back)

@@ -122,6 +122,9 @@ class _Emitting:
         self._use("treaty.schema", "Length")
         notes.append(Brackets("Length", (_size(first),), ")"))
         self._use("typing", "Annotated")
+        if own and not item.ties:  # else they would be taken for those of a field beside it
+            self._use("treaty.schema", "Dims")
+            notes.append("Dims(None)")
         return _Typed(piece, item.ties, tuple(notes), own or item.has_own)
 
     def _tuple(self, node: SizedNode, sizes: Sequence[Expr]) -> _Typed:

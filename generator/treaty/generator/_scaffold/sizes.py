@@ -14,6 +14,7 @@ from treaty.schema.dims import Expr, Int, Name
 from treaty.schema.outline import OutlineLeaf, outline_leaves
 
 _COUNTS: Final = re.compile(r"layer|block|depth|stage|repeat|expert", re.IGNORECASE)
+_MOST_ELEMENTS: Final = 2**26  # of a state that is made to be saved and restored: 256 MiB of float32
 _Tell: TypeAlias = Callable[[str], None]
 
 
@@ -26,9 +27,10 @@ def sightings_of(factory: StateFactory, dims: Mapping[str, Sequence[int]], tell:
     return _Varying(factory, dict(dims), tell).run()
 
 
-def smallest(sightings: Sequence[Sighting]) -> Mapping[str, int]:
-    """The sizes of the smallest state that was seen."""
-    return min(sightings, key=_elements).sizes
+def sizes_to_try(sightings: Sequence[Sighting]) -> Mapping[str, int]:
+    """The sizes that the factory has by itself, or those of the smallest state that was seen where that is a large one."""
+    first = sightings[0]
+    return first.sizes if _elements(first) <= _MOST_ELEMENTS else min(sightings, key=_elements).sizes
 
 
 @define
