@@ -6,17 +6,19 @@ from functools import partial
 from typing import Final
 
 from treaty.runtime._errors import storing
-from treaty.runtime.formats.directory.places import Place
+from treaty.runtime._process.workers import THREADS
+from treaty.runtime.formats.directory.places import Local, Place
 from treaty.runtime.formats.shared.write_queue import WriteQueue
 
 UNDER_WAY: Final = 2**27  # bytes that threads were given and have not written yet; most are references to the source
+UPLOADS: Final = 32  # files at once to an object store, as many as TensorStore sends: each waits for the store's answer
 
 
 class FileQueue(WriteQueue):
     """When it ends well, all files, and the directories they are in, last through a power cut."""
 
     def __init__(self, place: Place, data: str, limit: int, advance: Callable[[int], None]) -> None:
-        super().__init__(limit)
+        super().__init__(limit, THREADS if isinstance(place, Local) else UPLOADS)
         self._advance = advance
         self._place = place
         self._data = data

@@ -15,11 +15,11 @@ from treaty.runtime._process.workers import THREADS, Workers
 class WriteQueue:
     """A context manager; when it ends well, all is written, and when it fails, no write is under way any more."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, threads: int = THREADS) -> None:
         self._limit = limit
         self._bytes = 0
         self._changed = Condition()
-        self._workers = Workers(THREADS, "treaty-sync", always=True)
+        self._workers = Workers(threads, "treaty-sync", always=True)
 
     def __enter__(self) -> Self:
         return self
