@@ -1,6 +1,7 @@
 """State dicts as leaves by path or by dotted name, and back. Here and nowhere else are trees taken apart and put together."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import jax
@@ -106,6 +107,7 @@ def abstract(tree: Any) -> Any:
     return map_leaves(_struct, tree)
 
 
+@lru_cache(2**10)  # JAX takes a while over each, and most arrays of a state are alike
 def struct(shape: tuple[int, ...], dtype: Any) -> Any:
     make: Any = jax.ShapeDtypeStruct  # its constructor has no types
     return make(shape, dtype)
