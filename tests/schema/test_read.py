@@ -336,8 +336,8 @@ def test_string_and_optional_annotations_mean_the_same() -> None:
 def test_the_type_parameter_syntax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "new_syntax.py").write_text(
-        "from tests.schema.declared import Linear\nfrom treaty.schema import state\n\n"
-        "type Layer = Linear\n\n@state\nclass Adam[P]:\n    mu: P\n    layer: Layer\n"
+        "from typing import Annotated\nfrom tests.schema.declared import Linear\nfrom treaty.schema import Dims, state\n\n"
+        "type Layer = Linear\n\n@state\nclass Adam[P]:\n    mu: P\n    layer: Annotated[Layer, Dims(...)]\n"
     )
     module: Any = __import__("new_syntax")
     assert dims_of(module.Adam[Linear]) == ("d_in", "d_out")
