@@ -212,6 +212,30 @@ def test_whoever_may_not_change_a_new_file_may_not_change_a_linked_one(tmp_path:
     assert {file.stat().st_mode & 0o022 for file in files_of(tmp_path / "2")} == {0}
 
 
+@pytest.mark.parametrize("call", ["touch", "unlink"])
+def test_the_file_that_tells_the_usual_permissions_never_stays_in_a_checkpoint(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk with errors may make it and say that it could not, or not take it away: no file is there that is nobody's."""
+    done: Any = getattr(Path, call)
+
+    def failing(self: Path, *args: Any, **options: Any) -> None:
+        if call == "touch":
+            done(self, *args, **options)
+        if self.name.startswith("probe-"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    save(tmp_path / "1", train(1))
+    monkeypatch.setattr(Path, call, failing)
+    if call == "touch":
+        save(tmp_path / "2", train(1), base=tmp_path / "1")
+        verify(tmp_path / "2")
+    else:
+        with pytest.raises(runtime.StorageError, match=r"cannot write .*2: Input/output error"):
+            save(tmp_path / "2", train(1), base=tmp_path / "1")
+        assert not (tmp_path / "2" / "treaty.json").exists()
+
+
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EXDEV])
 def test_without_hard_links_all_is_written(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cannot(*_: Any, **__: Any) -> None:

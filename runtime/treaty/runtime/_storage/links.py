@@ -47,9 +47,10 @@ class Linker:
         except FileNotFoundError:
             target.parent.mkdir(exist_ok=True)
             os.link(source, target, follow_symlinks=False)
-        if _is_as_written(os.lstat(target), size, written):
-            return True
-        target.unlink()  # another file has taken the name of the first meanwhile
+        with suppress(OSError):
+            if _is_as_written(os.lstat(target), size, written):
+                return True
+        target.unlink()  # another file has taken the name of the first meanwhile, or this one cannot be looked at
         return False
 
     def _cloned(self, source: Path, target: Path, size: int, written: int) -> bool:
@@ -74,12 +75,11 @@ def _usual_permissions(folder: Path) -> "_Permissions | None":
     probe = folder / f"probe-{secrets.randbelow(10**9)}.msgpack"  # a name of ours, should a save be killed now
     try:
         probe.touch(exist_ok=False)
-        try:
-            return _permissions(probe)
-        finally:
-            probe.unlink()
+        return _permissions(probe)
     except OSError:
         return None
+    finally:
+        probe.unlink(missing_ok=True)  # if that fails so must the save: a file would be there that is not its own
 
 
 def _is_as_written(found: os.stat_result, size: int, written: int) -> bool:

@@ -46,17 +46,16 @@ def base_at(path: str, place: Place, *, must_exist: bool) -> Base | None:
     base = place_of(path)
     try:
         content = committed(base, base.manifest())
-    except MissingCheckpointError as error:
-        if base.where == place.where or not must_exist:
+        if not isinstance(base, Local) or not isinstance(place, Local):
             return None
-        raise MissingCheckpointError(f"base: {error}") from None
-    if not isinstance(base, Local) or not isinstance(place, Local):
-        return None
-    try:
         with storing("read", base.where):
             written = os.stat(base.path / NAME).st_mtime_ns
         found = parse_contents(content, base.where)
         data = found.parser.matching(found.data["data"], DATA, "data")
+    except MissingCheckpointError as error:
+        if base.where == place.where or not must_exist:
+            return None
+        raise MissingCheckpointError(f"base: {error}") from None
     except TreatyError as error:
         _log.warning("%s is saved in full, not based on %s: %s", place.where, base.where, error)
         return None
@@ -70,7 +69,10 @@ class Earlier:
 
     def __init__(self, base: Base | None, place: Place, data: str) -> None:
         self._base = base
-        self._linker = Linker(place.path / data) if base is not None and isinstance(place, Local) else None
+        self._linker: Linker | None = None
+        if base is not None and isinstance(place, Local):
+            with storing("write", place.where):
+                self._linker = Linker(place.path / data)
 
     def chunks(self, leaf: Leaf) -> list[EarlierFile] | None:
         """The chunks of an array that is stored in the same way, in row-major order."""
