@@ -55,7 +55,8 @@ def close_lock(descriptor: int) -> None:
             _locks.remove(descriptor)
             with suppress(OSError):  # of a file system without locks
                 fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for a copy in a process that is just being started
-            os.close(descriptor)
+            with suppress(OSError):  # what was written there is synced, and Linux has closed it all the same
+                os.close(descriptor)
 
 
 def use_tensorstore() -> None:

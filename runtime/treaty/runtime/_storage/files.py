@@ -100,11 +100,16 @@ def _open_new(temporary: Path, like: object) -> int | None:
             if not _removed_dead(temporary):
                 return None
             continue
-        if try_lock(descriptor) and _is_at(descriptor, temporary):
-            return descriptor
-        # Another writer took it for a dead one's before it was locked; or there are no locks.
-        if _is_at(descriptor, temporary):
+        try:
+            if try_lock(descriptor) and _is_at(descriptor, temporary):
+                return descriptor
+            # Another writer took it for a dead one's before it was locked; or there are no locks.
+            if _is_at(descriptor, temporary):
+                temporary.unlink(missing_ok=True)
+        except BaseException:
+            close_lock(descriptor)
             temporary.unlink(missing_ok=True)
+            raise
         close_lock(descriptor)
         return None
 
