@@ -108,6 +108,27 @@ def what_fails_on_process_0_is_raised_by_all() -> None:
     lock.close()
 
 
+def processes_that_differ_hear_of_it_before_their_steps_are_mixed() -> None:
+    for differs, said in (
+        ({"every": 2 + INDEX}, "every=2 on process 0, every=3 on process 1"),
+        ({"on_preemption": not INDEX}, r"on_preemption=\[15\] on process 0, on_preemption=\[\] on process 1"),
+        ({"read_only": bool(INDEX)}, "read_only=False on process 0, read_only=True on process 1"),
+        ({"compress": "zstd" if INDEX else None}, "compress=None on process 0, compress='zstd' on process 1"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=f"the same arguments on every process, got {said}$"):
+            CheckpointManager(FOLDER / "e", Train, timeout=60, **dict[str, Any](differs))
+    assert not (FOLDER / "e").exists()
+    same = spread(shared(1))
+    with CheckpointManager(FOLDER / "f", Train, timeout=60) as manager:
+        manager.save(5 + INDEX, same)
+        with pytest.raises(TreatyError, match="process 1 saves 6 as its step, process 0 5; every process must save"):
+            manager.wait()
+        manager.save(7, same)
+        manager.wait()
+        together("saved as 7")
+        assert manager.all_steps() == [7]
+
+
 def nothing_is_left_at_the_coordinator() -> None:
     from jax._src import distributed
 
@@ -124,4 +145,5 @@ vars(_decisions)["time"] = clock
 seconds_are_those_of_process_0(clock)
 a_signal_to_one_is_known_to_all()
 what_fails_on_process_0_is_raised_by_all()
+processes_that_differ_hear_of_it_before_their_steps_are_mixed()
 nothing_is_left_at_the_coordinator()

@@ -3,12 +3,14 @@
 import math
 import re
 import time
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from attrs import define, frozen
 
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._manager.retention import count_of
+from treaty.runtime._process.council import Council
 from treaty.runtime.formats.directory.steps import LARGEST
 
 _SHARE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%", re.ASCII)
@@ -94,6 +96,25 @@ def checked_step(step: object) -> int:
     if isinstance(step, bool) or not 0 <= number <= LARGEST:
         raise InvalidArgumentError(f"expected a step from 0 to {LARGEST}, got {step!r}")
     return int(number)
+
+
+def require_alike(together: Council, given: Mapping[str, Any]) -> None:
+    """An error of all processes where one of them was given something else than process 0. All of it is data for JSON.
+
+    They would not make the same calls, and a step could be of one process at one number and of another at the next.
+    """
+    first: Mapping[str, Any] = together.agreed(lambda: given)
+    names = [name for name in given if given[name] != first[name]]
+    found = f"{_shown(first, names)} on process 0, {_shown(given, names)} on process {together.index}"
+    told = together.problems(found if names else None)
+    if told:
+        raise InvalidArgumentError(
+            f"expected a manager with the same arguments on every process, got {told[min(told)]}"
+        )
+
+
+def _shown(given: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={given[name]!r}" for name in names)
 
 
 def _seconds(given: object) -> tuple[float | None, float | None]:

@@ -18,7 +18,7 @@ from treaty.runtime._errors import (
     MissingCheckpointError,
     StorageError,
 )
-from treaty.runtime._manager.decisions import Decision, cadence, checked_step
+from treaty.runtime._manager.decisions import Decision, cadence, checked_step, require_alike
 from treaty.runtime._manager.listing import Listing, StepVerdict, as_data, metrics_of
 from treaty.runtime._manager.places import steps_at
 from treaty.runtime._manager.preemption import SignalWatch, signals_of
@@ -69,7 +69,7 @@ class CheckpointManager(Generic[_T]):
         self._compress = checked_compression(compress)
         self._cadence = cadence(every, every_s)
         self._rules = rules_of(keep_last, keep_every, keep_best)
-        signals = signals_of(on_preemption)
+        signals = [*signals_of(on_preemption)]
         self._read_only = read_only
         self._timeout = timeout
         self._process = os.getpid()
@@ -84,6 +84,8 @@ class CheckpointManager(Generic[_T]):
         self._last: StepName | None = None  # what this manager has restored or saved last
         self._is_preempted = False
         self._has_saved_for_it = False
+        given = {"every": every, "every_s": every_s, **self._rules.as_data(), "on_preemption": signals}
+        require_alike(self._council, {**given, "compress": compress, "read_only": read_only})
         self._signals = SignalWatch(signals) if signals else None
         try:
             self._council.agreed(self._open)

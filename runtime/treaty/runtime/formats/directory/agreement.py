@@ -29,6 +29,7 @@ def facts_of(plan: SavePlan) -> Facts:
     leaves = sorted(zip(plan.leaves, plan.shards, strict=True), key=lambda one: one[0].path)
     return [
         (["class"], f"{plan.schema.root} of {plan.schema.digest}"),
+        *((["step"], str(plan.step[name])) for name in ("step",) if name in plan.step),
         *((["leaf", *leaf.path], _described(leaf, shard)) for leaf, shard in leaves),
         *((["dim", name], str(size)) for name, size in sorted(plan.dims.items())),
         *((["metadata", key], json.dumps(value, sort_keys=True)) for key, value in sorted(plan.metadata.items())),
@@ -139,6 +140,7 @@ def _at(of: tuple[str, ...]) -> str:
     kind, *names = of
     return {
         "class": "as its class",
+        "step": "as its step",
         "leaf": f"at {show_keys(names)}",
         "dim": f"for the dim {''.join(names)}",
         "metadata": f"as metadata {''.join(names)!r}",
