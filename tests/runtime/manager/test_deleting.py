@@ -97,6 +97,7 @@ def test_names_that_look_like_steps_and_foreign_files_are_nobodys(folder: Path) 
         "-3",
         "5-r0",
         "5-r01",
+        "100-r1-r2",
         "٣",
         "step-7",
         "1e3",
@@ -122,7 +123,10 @@ def test_what_killed_saves_and_removals_left_goes_when_the_next_manager_comes(fo
     fill(folder, 3)
     os.rename(folder / "1", folder / ".1.0123456789ab.removed")
     (folder / "2" / "treaty.json").unlink()  # of a save of this process, which is over
+    (folder / "2" / ".treaty.json.0123abcd.tmp").write_bytes(b"{")
     (folder / "4").mkdir()
+    (folder / "5").mkdir()
+    (folder / "5" / ".treaty.json.0123abcd.tmp").touch()
     with CheckpointManager(folder, Run) as manager:
         assert names(folder) == ["3"]
         assert manager.all_steps() == [3]
@@ -164,7 +168,7 @@ def test_a_deletion_that_fails_is_told_and_tried_again(
         monkeypatch.setattr(_local, "delete_aside", fail)
         manager.save(2, run(2))
         manager.wait()
-        assert "could not be tidied up: cannot remove" in caplog.text
+        assert f"step 1 of {folder} is not deleted: cannot remove {folder}/1: Input/output error" in caplog.text
         assert manager.all_steps() == [2]
         monkeypatch.undo()
         manager.save(3, run(3))

@@ -84,6 +84,45 @@ def test_after_a_damaged_step_the_run_goes_on_and_the_damage_stays_to_be_looked_
         ]
 
 
+def test_a_reader_whose_step_is_deleted_while_it_reads_takes_the_one_that_came_instead(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CheckpointManager(folder, Run, keep_last=1) as writer:
+
+        def overtaken(path: str, *args: Any, **options: Any) -> Any:
+            if path.endswith("3"):
+                writer.save(4, run(4))
+                writer.wait()
+            return restore(path, *args, **options)
+
+        monkeypatch.setattr(_manager, "restore", overtaken)
+        reader = CheckpointManager(folder, Run, read_only=True)
+        assert bits(reader.restore()) == bits(run(4))
+        assert reader.restored_step == 4
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/mem").exists(), reason="needs a file whose reading fails as a broken disk does"
+)
+def test_a_step_that_the_disk_does_not_give_stands_in_nobodys_way(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest = folder / "3" / "treaty.json"
+    manifest.unlink()
+    manifest.symlink_to("/proc/self/mem")  # at its beginning: Input/output error
+    with CheckpointManager(folder, Run, keep_last=1) as manager:
+        assert bits(manager.restore()) == bits(run(2))
+        assert manager.save(4, run(4))
+        manager.wait()
+        assert bits(manager.restore()) == bits(run(4))
+        assert [(one.step, one.why) for one in manager.plan()] == [
+            (3, "damaged, and left for you to look at"),
+            (4, "newest, keep_last=1"),
+        ]
+        assert manager.best_step("loss", "min") is None
+    assert f"{folder}/4 is saved in full, not based on {folder}/3: cannot read " in caplog.text
+
+
 def test_that_all_is_damaged_is_not_that_nothing_is_there(folder: Path) -> None:
     for step in folder.glob("[0-9]*"):
         flip(step)

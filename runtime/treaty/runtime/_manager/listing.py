@@ -1,5 +1,6 @@
 """What is known of each step: from its manifest, and from nothing else."""
 
+import errno
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
@@ -97,11 +98,16 @@ class Listing:
 
     def note(self, name: StepName) -> StepNote | None:
         """None where it is not committed any more."""
-        mark = self._steps.mark(name)
-        known = self._known.get(name)
-        if mark is not None and known is not None and known[0] == mark:
-            return known[1]
-        content = self._steps.manifest(name)
+        try:
+            mark = self._steps.mark(name)
+            known = self._known.get(name)
+            if mark is not None and known is not None and known[0] == mark:
+                return known[1]
+            content = self._steps.manifest(name)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return StepNote(None, None, {}, _DAMAGED)  # of the disk itself; the others can do without it
         if content is None:
             self._known.pop(name, None)
             return None

@@ -15,7 +15,7 @@ from treaty.runtime._storage.directories import make_directory, sync_directory
 from treaty.runtime._storage.files import write_pieces
 from treaty.runtime._storage.overtaken import mark
 from treaty.runtime._storage.workspace import locked_directory
-from treaty.runtime.formats.directory.manifest import NAME
+from treaty.runtime.formats.directory.manifest import DATA, NAME
 from treaty.runtime.formats.directory.places import is_abandoned, place_of
 from treaty.runtime.formats.directory.steps import HOME, StepName, is_committed, names_at, path_of, step_name
 from treaty.runtime.formats.ownership import others_shown, strangers
@@ -139,17 +139,11 @@ class LocalSteps:
         for name in list(self._remains(is_written)):
             place = Path(self.path, name)
             try:
-                if name_before(name) is not None:
-                    delete_aside(place)
-                elif not os.listdir(place):
-                    place.rmdir()
-                else:
-                    aside = set_aside(place, str(place), lambda place=place: is_abandoned(place))  # type: ignore[misc]
-                    if aside is not None:
-                        delete_aside(aside)
+                with storing("remove", str(place)):
+                    _clear(place)
             except FileNotFoundError:
                 continue  # it is gone, which was wanted
-            except TreatyError as error:  # somebody saves there, or holds what is not ours
+            except TreatyError as error:  # somebody saves there, it holds what is not ours, or the disk does not do it
                 log.warning("%s is left as it is: %s", place, error)
 
     def _remains(self, is_written: Callable[[StepName], bool]) -> Iterator[str]:
@@ -167,3 +161,19 @@ class LocalSteps:
 
     def _pin(self, name: StepName | None = None) -> str:
         return os.path.join(self.path, HOME, _PINS, *(() if name is None else (str(name),)))
+
+
+def _clear(place: Path) -> None:
+    """Delete what a removal or a save has left, if it still is nobody's."""
+    if name_before(place.name) is not None:
+        delete_aside(place)
+    elif any(map(DATA.match, os.listdir(place))):
+        aside = set_aside(place, str(place), lambda: is_abandoned(place))
+        if aside is not None:
+            delete_aside(aside)
+    else:
+        with locked_directory(place):
+            if is_abandoned(place):
+                for name in os.listdir(place):
+                    (place / name).unlink()
+                place.rmdir()

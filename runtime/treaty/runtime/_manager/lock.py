@@ -65,10 +65,9 @@ class DirectoryLock:
 
     def check(self) -> None:
         """That the directory is still the one that was locked."""
-        try:
+        same = False
+        with storing("read", self._where), suppress(FileNotFoundError, NotADirectoryError):
             same = os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
-        except FileNotFoundError:
-            same = False
         if not same:
             raise TreatyError(
                 f"expected {self._where} as it was, got another directory or none: it was removed while a manager wrote to it; "

@@ -3,7 +3,7 @@
 import errno
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from types import TracebackType
@@ -298,14 +298,17 @@ class CheckpointManager(Generic[_T]):
 
     def _delete_what_goes(self) -> None:
         for name, verdict in self._listing.verdicts(self._rules):
-            if not verdict.kept and name != self._writing:
+            if verdict.kept or name == self._writing:
+                continue
+            try:
                 self._steps.remove(name)
+            except TreatyError as error:  # the others go all the same, or the disk would be full some day
+                log.warning("step %s of %s is not deleted: %s", name, self._steps.where, error)
         self._steps.clean(lambda name: name == self._writing)
 
     def _newest_whole(self, options: RestoreOptions) -> _T:
-        names: list[list[int]] = self._council.agreed(lambda: [list(name) for name in self._listing.committed()])
-        skipped = []
-        for name in (StepName(*one) for one in names):
+        skipped: dict[StepName, str] = {}
+        while (name := self._newest_besides(skipped)) is not None:
             state, problem, error = self._tried(name, options)
             problems = self._council.problems(problem)
             if error is not None:
@@ -315,11 +318,20 @@ class CheckpointManager(Generic[_T]):
                 newest: _T = state
                 return newest
             told = "; ".join(problems[peer] for peer in sorted(problems))
-            skipped.append(f"step {name}: {told}")
+            skipped[name] = f"step {name}: {told}"
             log.warning("step %s of %s is skipped: %s", name, self._steps.where, told)
         if skipped:
-            raise CorruptCheckpointError("\n".join([f"expected a whole step in {self._steps.where}, got:", *skipped]))
+            raise CorruptCheckpointError(
+                "\n".join([f"expected a whole step in {self._steps.where}, got:", *skipped.values()])
+            )
         raise MissingCheckpointError(f"expected a step, got none that was committed in {self._steps.where}")
+
+    def _newest_besides(self, skipped: Collection[StepName]) -> StepName | None:
+        """Looked up for each try: meanwhile a writer may have deleted what was tried, and saved another."""
+        found = self._council.agreed(
+            lambda: next((list(name) for name in self._listing.committed() if name not in skipped), None)
+        )
+        return None if found is None else StepName(*found)
 
     def _tried(self, name: StepName, options: RestoreOptions) -> tuple[Any, str | None, BaseException | None]:
         """A state, or why this step is no good for this process, and the error where no other step would be better."""

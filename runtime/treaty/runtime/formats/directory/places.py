@@ -203,6 +203,7 @@ class Local:
             self._release()
             owner.release_name(data or "")
 
+    @_storing("read")
     def sizes(self, data: str) -> Mapping[str, int | None]:
         return sizes_below(self.path / data)
 
@@ -304,16 +305,18 @@ class Local:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether a directory holds nothing but what saves have left of which none can be committed any more."""
+    """Whether a directory holds nothing but what saves have left of which none can be committed any more.
+
+    A manifest that was not put in place is of one of the data that are there; without data it is of none.
+    """
     try:
         names = [name for name in os.listdir(folder) if not is_stray(name)]
-        now = folder.stat().st_mtime if not names else _clock(folder.parent)
+        data = [name for name in names if DATA.match(name)]
+        now = _clock(folder.parent) if data else 0.0
     except OSError:
         return False
-    ours = all(DATA.match(name) or _LEFTOVER.match(name) for name in names)
-    return ours and all(
-        (DATA.match(name) and owner.is_dead(name)) or _newest(folder / name) < now - GRACE for name in names
-    )
+    ours = all(name in data or _LEFTOVER.match(name) for name in names)
+    return ours and all(owner.is_dead(name) or _newest(folder / name) < now - GRACE for name in data)
 
 
 def _clock(folder: Path) -> float:

@@ -4,8 +4,10 @@ Nothing but the commit of a step, its manifest, makes it one. Steps are ordered 
 the run was rolled back before, then by number. So what was saved last is the newest, whatever clocks say.
 """
 
+import errno
 import os
 import re
+import stat
 from typing import Final, NamedTuple
 
 from treaty.runtime._errors import storing
@@ -58,7 +60,7 @@ def is_committed(path: str, name: StepName) -> bool:
     """Whether there is a manifest, which is put in place whole. What is in it, its reader finds out."""
     place = path_of(path, name)
     if not path_or_url(path)[1]:
-        return os.path.isfile(os.path.join(place, NAME))
+        return _is_file(os.path.join(place, NAME))
     from treaty.runtime.formats.directory.manifest import REMOVED
     from treaty.runtime.formats.directory.remote import Remote
 
@@ -70,3 +72,11 @@ def newest_step(path: str) -> str | None:
     """The path of the newest committed step of a directory of steps."""
     found = next((name for name in names_at(path) if is_committed(path, name)), None)
     return None if found is None else path_of(path, found)
+
+
+def _is_file(path: str) -> bool:
+    """One that the disk does not show, too: its reader says why. It must not seem that there never was one."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError as error:
+        return error.errno == errno.EIO
