@@ -45,8 +45,8 @@ onramp: $(READY)
 compat: $(READY)
 	$(BIN)/python -m tests.compat.flax_suite
 
-# Kills, power cuts, full disks and input/output errors at every moment of a save, once or for MINUTES. Needs root, strace,
-# e2fsprogs, xfsprogs.
+# Kills, power cuts, full disks and input/output errors at every moment of a save, and of a manager's turn, once or for MINUTES.
+# Needs root, strace, e2fsprogs, xfsprogs, exfatprogs, exfat-fuse.
 faults: $(READY)
 	$(BIN)/python -m tests.faults $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
@@ -56,9 +56,11 @@ bench: $(READY)
 fuzz: $(READY)
 	$(BIN)/python -m tests.attacks.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
-# Training loops that are killed, interrupted, forked and out of disk space while others read what they save.
+# Training loops that are killed, interrupted, forked and out of disk space while others read what they save; then 2,000 saves of
+# one process, after which it must hold no more than before.
 soak: $(READY)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds $(KINDS))
+	$(BIN)/python -m tests.soak.growth
 
 coverage: $(READY)
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered --cov-fail-under=95

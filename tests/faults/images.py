@@ -12,15 +12,17 @@ from typing import Final
 
 _SHUTDOWN: Final = 0x8004587D  # FS_IOC_SHUTDOWN
 _NO_LOG_FLUSH: Final = 2
-_SIZES: Final = {"ext4": 16, "xfs": 300}  # MiB; the smallest that mkfs.xfs makes
-_OPTIONS: Final = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"]}
+_SIZES: Final = {"ext2": 16, "ext4": 16, "xfs": 300, "exfat": 16}  # MiB; the smallest that mkfs.xfs makes
+_OPTIONS: Final = {"ext2": ["-q", "-F"], "ext4": ["-q", "-F"], "xfs": ["-q", "-f"], "exfat": []}
+_TYPES: Final = {"exfat": "exfat-fuse"}  # for mount; not every kernel has its own
 
 
 def missing(kind: str) -> str | None:
     """What is not here that a file system of this kind needs."""
     if os.geteuid() != 0:
         return "root"
-    for tool in (f"mkfs.{kind}", "mount", "umount"):
+    helper = [f"mount.{_TYPES[kind]}"] if kind in _TYPES else []
+    for tool in (f"mkfs.{kind}", "mount", "umount", *helper):
         if shutil.which(tool) is None:
             return tool
     return None if Path("/dev/loop-control").exists() else "loop devices"
@@ -43,7 +45,7 @@ class Image:
         _run(f"mkfs.{kind}", *_OPTIONS[kind], str(self.file))
 
     def mount(self) -> None:
-        _run("mount", "-o", "loop", "-t", self.kind, str(self.file), str(self.mounted))
+        _run("mount", "-o", "loop", "-t", _TYPES.get(self.kind, self.kind), str(self.file), str(self.mounted))
 
     def power_on_again(self) -> None:
         """After `cut_power`: what the disk had is all there is."""
@@ -68,6 +70,17 @@ def tmpfs(folder: Path, size: int) -> Iterator[Path]:
     _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
     try:
         yield folder
+    finally:
+        _detach(folder)
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nobody may write here who comes by this path, as on a disk with errors that its system goes on with so."""
+    _run("mount", "--bind", str(folder), str(folder))
+    try:
+        _run("mount", "-o", "remount,bind,ro", str(folder))
+        yield
     finally:
         _detach(folder)
 

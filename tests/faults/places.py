@@ -18,9 +18,9 @@ from treaty.runtime.directory import restore, verify
 EVERY: Final = os.environ.get("TREATY_FAULTS") == "every"
 WAYS: Final[tuple[How, ...]] = ("save", "save_async", "msgpack")
 _EACH: Final = [(how, old) for how in WAYS for old in (False, True)]
-_ROUND: Final = int(os.environ.get("TREATY_FAULTS_ROUND", "0"))  # of `python -m tests.faults`: other states in each
-OLD, NEW, NEXT = (3 * _ROUND + seed for seed in (1, 2, 3))
-_D_IN: Final = 16 + 8 * (_ROUND % 4)  # and of other sizes, so that a save makes more calls
+ROUND: Final = int(os.environ.get("TREATY_FAULTS_ROUND", "0"))  # of `python -m tests.faults`: other states in each
+OLD, NEW, NEXT = (3 * ROUND + seed for seed in (1, 2, 3))
+_D_IN: Final = 16 + 8 * (ROUND % 4)  # and of other sizes, so that a save makes more calls
 
 
 def some(total: int, count: int) -> Sequence[int]:

@@ -15,9 +15,10 @@ from attrs import frozen
 from tests.faults.ptrace import Call
 
 PATIENCE = 180  # seconds; a save that hangs is killed earlier, by the server
-How = Literal[
-    "save", "save_async", "base", "linked", "msgpack", "safetensors", "shards", "to orbax", "to eformer", "to treaty"
-]
+How = (
+    Literal["save", "save_async", "base", "linked", "step", "step, keep_last=1", "look at steps"]
+    | Literal["msgpack", "safetensors", "shards", "to orbax", "to eformer", "to treaty"]
+)
 _ROOT = Path(__file__).parents[2]
 
 

@@ -19,6 +19,7 @@ import jax
 
 import treaty.runtime
 from tests.faults import images, ptrace, states
+from treaty.runtime import CheckpointManager
 from treaty.runtime._convert.convert import convert
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime.directory import save, save_async
@@ -26,10 +27,13 @@ from treaty.runtime.formats import orbax as orbax
 from treaty.runtime.formats.directory import owner as _owner
 from treaty.runtime.formats.directory import plan as _plan
 from treaty.runtime.formats.directory.save import write_tree as write_tree  # before the fork, with TensorStore
+from treaty.runtime.formats.directory.source import DirectorySource as DirectorySource
+from treaty.runtime.formats.msgpack.files import pack as pack
 from treaty.runtime.formats.msgpack.instances import save_file as save_file
 from treaty.runtime.formats.npz.source import NpzSource as NpzSource
 from treaty.runtime.formats.orbax.source import OrbaxSource as OrbaxSource
 from treaty.runtime.formats.safetensors.source import SafetensorsSource as SafetensorsSource
+from treaty.runtime.formats.table import FORMATS
 
 
 def _convert(path: str, state: Any, to: str) -> None:
@@ -44,11 +48,28 @@ def _save_base(path: str, state: Any) -> None:
     save(path, state)
 
 
+def _save_step(path: str, state: Any, **rules: Any) -> None:
+    """All that a run does of which a manager keeps the steps, for one of them."""
+    with CheckpointManager(path, states.Run, **rules) as manager:
+        manager.save(int(state.step), states.later(int(state.step), state.kernel.shape[0]))
+
+
+def _look_at_steps(path: str, _: Any) -> None:
+    """Both steps of the run are whole; where the disk does not give the newer one, it is the older."""
+    reader = CheckpointManager(path, states.Run, read_only=True)
+    found = reader.restore(into="numpy")
+    assert states.bits(found) == states.bits(states.later(int(found.step)))
+    assert len({*reader.all_steps(), *(one.step for one in reader.plan())}) >= 2
+
+
 _SAVES: Final[dict[str, Callable[[str, Any], None]]] = {
     "save": save,
     "save_async": lambda path, state: save_async(path, state).result(),
     "base": _save_base,
     "linked": lambda path, state: save(path, state, base=f"{os.path.dirname(os.path.dirname(path))}/base"),
+    "step": _save_step,
+    "step, keep_last=1": lambda path, state: _save_step(path, state, keep_last=1),
+    "look at steps": _look_at_steps,
     "msgpack": treaty.runtime.save,
     "safetensors": treaty.runtime.save,
     "shards": lambda path, state: treaty.runtime.save(path, state, max_shard_bytes=512),
@@ -64,6 +85,8 @@ def main() -> None:
     warnings.simplefilter("ignore")  # Python and JAX warn of forks that lose threads; these are not needed here
     jax.devices()
     _owner.take_name()  # which looks at /proc, where no disk fails
+    for format in FORMATS.values():
+        format.is_at(os.devnull)  # imports what looks at paths
     for name, value in states.LAYOUT.items():
         setattr(_plan, name, value)
     for line in sys.stdin:

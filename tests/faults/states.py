@@ -34,6 +34,13 @@ def run(seed: int, d_in: int = 16) -> Run:
     )
 
 
+def later(step: int, d_in: int = 16) -> Run:
+    """A state of a run in which one chunk of the kernel changes, and the others are those of every step."""
+    one = run(step, d_in)
+    one.kernel[1:] = run(0, d_in).kernel[1:]
+    return one
+
+
 def bits(one: Run) -> tuple[Any, ...]:
     arrays = [(array.dtype.name, array.shape, array.tobytes()) for array in map(np.asarray, _arrays(one))]
     return (*arrays, one.lr, one.note)
