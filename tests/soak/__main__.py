@@ -22,7 +22,7 @@ from attrs import define, field
 from tests.soak.log import counts
 
 DEFAULT: Final = (
-    *("msgpack", "msgpack.zst", "safetensors", "shards", "npz", "directory", "background", "steps"),
+    *("msgpack", "msgpack.zst", "safetensors", "shards", "npz", "directory", "background", "steps", "manager"),
     *("orbax", "convert-orbax", "convert-directory", "convert-npz"),
 )
 HANG: Final = 120.0  # seconds in which a process that is alive does something

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.soak.kinds import KINDS, Kind, begin
-from tests.soak.states import at_step, step_of
+from tests.soak.states import Training, at_step, step_of
 from treaty.runtime._process.uninterrupted import uninterrupted
 
 HANG = 120.0  # seconds that no call takes
@@ -83,7 +83,7 @@ class Campaign:
         self._steps[name] = 2
         for is_save in (True, False):
             started = time.perf_counter()
-            kind.save(folder, at_step(2)) if is_save and name != "orbax" else kind.restore(folder)
+            _save(kind, folder, at_step(2)) if is_save and name != "orbax" else kind.restore(folder)
             self._seconds[name, is_save] = time.perf_counter() - started
         if name == "orbax":
             kind.save(folder, at_step(2))
@@ -95,7 +95,7 @@ class Campaign:
         state = at_step(after)
         descriptors = _descriptors()
         was = self._interrupt(
-            (lambda: kind.save(folder, state)) if is_save else (lambda: kind.restore(folder)),
+            (lambda: _save(kind, folder, state)) if is_save else (lambda: kind.restore(folder)),
             self._seconds[name, is_save] * self._chance.uniform(0, 1.1),
         )
         self._check_nothing_left(kind, folder, descriptors)
@@ -107,7 +107,7 @@ class Campaign:
         self.new += was and found == after
         if found == before or self._chance.random() < 0.2:
             after = found + 1
-            kind.save(folder, at_step(after))  # it can still save
+            _save(kind, folder, at_step(after))  # it can still save
             found = step_of(kind.restore(folder))
             assert found == after, (found, after)
         self._steps[name] = found
@@ -139,6 +139,11 @@ class Campaign:
         extra += [name for name in os.listdir(self.folder) if name.endswith(".tmp")]
         if ours or extra or _descriptors() > descriptors + 2:  # JAX and the system open some themselves
             raise AssertionError(f"left: threads {ours}, files {extra}, {descriptors} -> {_descriptors()} descriptors")
+
+
+def _save(kind: Kind, folder: Path, state: Training) -> None:
+    kind.save(folder, state)
+    kind.wait(folder)
 
 
 def _descriptors() -> int:

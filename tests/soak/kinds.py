@@ -11,8 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from attrs import frozen
 
-from tests.soak.states import Block, Training, at_step
-from treaty.runtime import IncompleteCheckpointError, MissingCheckpointError, leaves, remove, restore, save, save_async
+from tests.soak.states import Block, Training, Tuned, at_step, base, training_of
+from treaty.runtime import (
+    CheckpointManager,
+    IncompleteCheckpointError,
+    MissingCheckpointError,
+    leaves,
+    remove,
+    restore,
+    save,
+    save_async,
+)
 from treaty.runtime._convert.convert import convert
 from treaty.runtime.formats import npz, orbax
 from treaty.runtime.formats.directory.manifest import NAME, data_of
@@ -20,11 +29,12 @@ from treaty.runtime.formats.directory.manifest import NAME, data_of
 
 @frozen
 class Kind:
-    """`save` replaces the checkpoint in a folder; `extra` is what lies there and belongs to none."""
+    """`save` replaces the checkpoint in a folder; `extra` is what lies there and belongs to none; `wait` is for what is saved later."""
 
     save: Callable[[Path, Training], None]
     restore: Callable[[Path], Training]
     extra: Callable[[Path], Iterable[str]]
+    wait: Callable[[Path], None] = lambda _: None
 
 
 def _with(name: str, **options: Any) -> Kind:
@@ -118,6 +128,39 @@ def _restore_step(folder: Path) -> Training:
     raise IncompleteCheckpointError(f"expected a step that is whole, got none in {folder}")
 
 
+_managers: dict[Path, CheckpointManager[Tuned]] = {}  # of this process, which has them until it ends
+
+
+def manager_of(folder: Path) -> CheckpointManager[Tuned]:
+    if folder not in _managers:
+        _managers[folder] = CheckpointManager(folder, Tuned, keep_last=2, keep_best=("loss", "min", 2))
+    return _managers[folder]
+
+
+def close_manager(folder: Path) -> None:
+    if folder in _managers:
+        _managers.pop(folder).close()
+
+
+def _save_managed(folder: Path, state: Training) -> None:
+    """With losses that go up and down, so that now an old step goes, now a new one."""
+    step = int(state.step)
+    manager_of(folder).save(step, Tuned(frozen=base(), training=state), metrics={"loss": step * 7 % 31})
+
+
+def _restore_managed(folder: Path) -> Training:
+    reader = CheckpointManager(folder, Tuned, read_only=True)
+    found = training_of(reader.restore())
+    reader.plan()
+    return found
+
+
+def _extra_of_steps(folder: Path) -> set[str]:
+    names = set(os.listdir(folder)) - {".treaty"}
+    left = {name for name in names if not (folder / name / NAME).exists()}
+    return left | (set(os.listdir(folder / ".treaty")) - {"lock", "rules.json"})
+
+
 KINDS: Final[dict[str, Kind]] = {
     "msgpack": _with("it.msgpack"),
     "msgpack.zst": _with("it.msgpack.zst"),
@@ -139,6 +182,7 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "background": Kind(_save_in_background, lambda folder: restore(folder / "it", Training), _extra_of_directory),
     "steps": Kind(_save_step, _restore_step, lambda _: ()),
+    "manager": Kind(_save_managed, _restore_managed, _extra_of_steps, lambda folder: manager_of(folder).wait()),
     "orbax": Kind(_save_orbax, _restore_step, _clean_orbax),
     "eformer": Kind(_save_eformer, _restore_eformer, lambda folder: set(os.listdir(folder)) - {"it"}),
     "convert-orbax": _converted("it", to_format="orbax"),

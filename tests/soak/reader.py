@@ -40,7 +40,7 @@ def main(folder: Path, log: Log, names: list[str]) -> None:
 def _directories(folder: Path) -> list[Path]:
     if folder.name in ("directory", "background"):
         return [folder / "it"]
-    if folder.name == "steps" and folder.is_dir():
+    if folder.name in ("steps", "manager") and folder.is_dir():
         return [folder / name for name in os.listdir(folder) if name.isdecimal()]
     return []
 

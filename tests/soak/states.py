@@ -1,5 +1,7 @@
 """A small training state whose every number follows from its step, so that a mixture of two steps shows."""
 
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -26,7 +28,16 @@ class Training:
     rate: float
 
 
+@state
+class Tuned:
+    """Of a run that trains a part only: what is frozen is the same files in every step."""
+
+    frozen: Float32[Array, "size"]
+    training: Training
+
+
 load(Training)
+load(Tuned)
 
 
 class Mixture(AssertionError):
@@ -40,6 +51,18 @@ def at_step(step: int) -> Training:
         for index, kernel in enumerate(kernels)
     )
     return Training(step=jnp.int32(step), blocks=blocks, seen=np.full(64, step, np.float32), rate=step / 8)
+
+
+@cache
+def base() -> Array:
+    """The very array that was saved before is not looked at again; that of another process is."""
+    return jnp.full(SHAPE[0] * SHAPE[1], 0.5, jnp.float32)
+
+
+def training_of(found: Tuned) -> Training:
+    if not np.array_equal(found.frozen, base()):
+        raise Mixture("expected what is frozen as it was, got something else")
+    return found.training
 
 
 def step_of(found: Training) -> int:
