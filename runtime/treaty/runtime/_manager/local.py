@@ -123,16 +123,19 @@ class LocalSteps:
     def remove(self, name: StepName) -> None:
         """Take the name of a step, and then delete it; unless it was pinned meanwhile."""
         place = Path(self.path_of(name))
-        others = strangers(place)
-        if others:
-            log.warning("step %s of %s is not deleted: it holds %s", name, self.where, others_shown(others))
-            return
-        with storing("remove", str(place)):
-            aside = set_aside(place, str(place), lambda: not os.path.exists(self._pin(name)))
-            if aside is not None:
-                log.info("step %s of %s is deleted", name, self.where)
-                delete_aside(aside)
-                self.unpin(name)
+        try:
+            with storing("remove", str(place)):
+                others = strangers(place)
+                if others:
+                    log.warning("step %s of %s is not deleted: it holds %s", name, self.where, others_shown(others))
+                    return
+                aside = set_aside(place, str(place), lambda: not os.path.exists(self._pin(name)))
+                if aside is not None:
+                    delete_aside(aside)
+                    log.info("step %s of %s is deleted", name, self.where)
+                    self.unpin(name)
+        except TreatyError as error:
+            log.warning("step %s of %s is not deleted: %s", name, self.where, error)
 
     def clean(self, is_written: Callable[[StepName], bool]) -> None:
         """Delete what killed saves and removals have left; not what is being written."""

@@ -298,12 +298,8 @@ class CheckpointManager(Generic[_T]):
 
     def _delete_what_goes(self) -> None:
         for name, verdict in self._listing.verdicts(self._rules):
-            if verdict.kept or name == self._writing:
-                continue
-            try:
+            if not verdict.kept and name != self._writing:
                 self._steps.remove(name)
-            except TreatyError as error:  # the others go all the same, or the disk would be full some day
-                log.warning("step %s of %s is not deleted: %s", name, self._steps.where, error)
         self._steps.clean(lambda name: name == self._writing)
 
     def _newest_whole(self, options: RestoreOptions) -> _T:
