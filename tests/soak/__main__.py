@@ -40,6 +40,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default=",".join(DEFAULT))
     options = parser.parse_args()
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # of a shell that runs this in the background, as all trainers would
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     campaign = Campaign(folder, options.kinds, options.seed)
     fault: Exception | None = None

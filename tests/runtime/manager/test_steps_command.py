@@ -74,3 +74,12 @@ def test_what_is_no_directory_of_steps_is_an_error(tmp_path: Path) -> None:
     assert "expected a directory of steps, got none at " in treaty_steps(str(tmp_path / "nothing"), code=1)
     save(tmp_path / "one", run(1))
     assert "expected a directory of steps, got one checkpoint at " in treaty_steps(str(tmp_path / "one"), code=1)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/mem").exists(), reason="needs a file whose reading fails as a broken disk does"
+)
+def test_rules_that_the_disk_does_not_give_are_one_line_and_no_traceback(folder: Path) -> None:
+    (folder / ".treaty" / "rules.json").unlink()
+    (folder / ".treaty" / "rules.json").symlink_to("/proc/self/mem")
+    assert f"cannot read {folder}: Input/output error" in treaty_steps(str(folder), code=1)

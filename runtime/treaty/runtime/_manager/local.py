@@ -115,10 +115,9 @@ class LocalSteps:
         write_pieces(path, [content])
 
     def rules(self) -> Any:
-        try:
+        with storing("read", self.where), suppress(FileNotFoundError, NotADirectoryError, ValueError):
             return json.loads(Path(self.path, HOME, _RULES).read_bytes())
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
+        return None
 
     def remove(self, name: StepName) -> None:
         """Take the name of a step, and then delete it; unless it was pinned meanwhile."""
