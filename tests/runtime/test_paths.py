@@ -25,6 +25,7 @@ from treaty.runtime import (
 from treaty.runtime._convert.convert import convert
 from treaty.runtime.commands.conversion import diff
 from treaty.runtime.formats import npz, orbax, safetensors
+from treaty.runtime.formats.table import format_to_write
 from treaty.runtime.leaves import tree_deserialize_leaves, tree_serialize_leaves
 
 Write = Callable[[Any, Model], object]
@@ -184,3 +185,84 @@ def test_what_is_missing_is_missing_in_one_way(name: str, look: Callable[[Path],
 def test_each_reader_says_likewise_that_nothing_is_there(look: Callable[[Path], object], tmp_path: Path) -> None:
     with pytest.raises(MissingCheckpointError, match=re.escape(str(tmp_path))):
         look(tmp_path / "x")
+
+
+WRITING: dict[str, Callable[[str], object]] = {
+    "save": lambda path: save(path, small()),
+    "save_async": lambda path: save_async(path, small()).result(),
+    "convert": lambda path: convert("here.msgpack", path),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    save("here.msgpack", small())
+    return tmp_path
+
+
+@pytest.mark.parametrize("write", WRITING)
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("x.unknown", "; a directory of that name is written 'x.unknown/'"),
+        ("run.final", "; a directory of that name is written 'run.final/'"),
+        ("x.orbax", "; a directory of that name is written 'x.orbax/'"),
+        ("x.msgpck", "; did you mean .msgpack?"),
+        ("x.MSGPACK", "; did you mean .msgpack?"),
+        ("x.safetensors2", "; did you mean .safetensors?"),
+        ("x.npy", "; did you mean .npz?"),
+        ("x.pt", ""),
+        ("x.ckpt", ""),
+        ("x.h5/", ""),
+        ("x.onnx/", ""),
+        ("s3://bucket/x.pkl", ""),
+    ],
+)
+def test_a_suffix_that_no_format_has_is_refused_and_never_made_a_directory(
+    write: str, name: str, advice: str, here: Path
+) -> None:
+    with pytest.raises(TreatyError) as told:
+        WRITING[write](name)
+    if not (write == "convert" and "://" in name):
+        assert str(told.value).startswith("expected .safetensors, ")
+        assert str(told.value).endswith(f" or a directory, got {name!r}{advice}")
+    assert os.listdir(here) == ["here.msgpack"]
+
+
+@pytest.mark.parametrize("write", WRITING)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run.v2",
+        "step_1.5",
+        "exp-2024.01",
+        "a.",
+        ".hidden",
+        ".1.removed",
+        "run.step100",
+        "a.b c",
+        "x.final/",
+        "lr.3e-4",
+        "a.日本",
+    ],
+)
+def test_a_dot_in_the_name_of_a_directory_is_no_suffix(write: str, name: str, here: Path) -> None:
+    WRITING[write](name)
+    assert is_back(here / name)
+    assert (here / name / "treaty.json").is_file()
+
+
+@pytest.mark.parametrize("write", WRITING)
+def test_a_directory_that_is_there_is_meant_whatever_its_name(write: str, here: Path) -> None:
+    (here / "run.final").mkdir()
+    if write == "convert":
+        save("run.final", small())
+        convert("here.msgpack", "run.final", replace=True)
+    else:
+        WRITING[write]("run.final")
+    assert is_back("run.final")
+
+
+def test_the_name_of_a_bucket_is_no_files() -> None:
+    assert [format_to_write(url).name for url in ("gs://my.bucket", "s3://my.bucket/run")] == ["treaty", "treaty"]

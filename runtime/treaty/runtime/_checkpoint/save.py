@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any, Final
+from typing import Any
 
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._process.background import SaveHandle
@@ -15,12 +15,9 @@ from treaty.runtime._state.registry import codec_for
 from treaty.runtime._storage.paths import AnyPath, local_path, path_or_url
 from treaty.runtime._trees import flatten, is_stored_array
 from treaty.runtime.formats.shared.format import Format, Writing
-from treaty.runtime.formats.table import DEFAULT, FORMATS, format_meant
+from treaty.runtime.formats.table import DEFAULT, FORMATS, format_meant, format_to_write
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
-
-# Suffixes that no directory is meant by, though they are no format's.
-_OTHERS: Final = (".bin", ".bz2", ".gz", ".h5", ".npy", ".pickle", ".pkl", ".pt", ".pth", ".tar", ".xz", ".zip", ".zst")
 
 
 def save(
@@ -145,17 +142,9 @@ def as_text(path: "AnyPath | None") -> str | None:
 
 def _meant(path: AnyPath) -> tuple[str, Format]:
     place, is_url = path_or_url(path)
-    format, bare = format_meant(place), place.rstrip("/")
-    is_file = bool(format_meant(bare).suffixes) or bare.endswith(_OTHERS)
-    if is_url and is_file:
+    if is_url and format_meant(place.rstrip("/")).suffixes:
         local_path(place)  # which says that files cannot lie there
-    if is_file and not format.suffixes:
-        raise TreatyError(f"expected {_suffixes()} or a directory, got {place!r}")
-    return place, format
-
-
-def _suffixes() -> str:
-    return ", ".join(suffix for format in FORMATS.values() for suffix in format.suffixes)
+    return place, format_to_write(place)
 
 
 def _check_options(place: str, format: Format, given: Mapping[str, object]) -> None:

@@ -29,7 +29,7 @@ from treaty.runtime._storage.system import give_back_memory
 from treaty.runtime._storage.workspace import put_back, remove, workspace
 from treaty.runtime._trees import abstract, dotted, flatten, is_stored_array, nest_named
 from treaty.runtime.formats.shared.format import Format, Writing
-from treaty.runtime.formats.table import FORMATS, format_meant, format_named, looking, reading
+from treaty.runtime.formats.table import FORMATS, format_named, format_to_write, looking, reading
 from treaty.schema.keymap import KeyMap
 
 PathLike = str | os.PathLike[str]
@@ -80,7 +80,7 @@ def convert(
     """
     place = destination_at(destination)
     origin = local_path(source)
-    to = format_meant(place.name) if to_format is None else format_named(to_format)
+    to = format_to_write(local_path(destination)) if to_format is None else format_named(to_format)
     sizes = sizes or {}
     if from_format is not None:
         format_named(from_format)

@@ -29,6 +29,30 @@ FORMATS: Final[dict[str, Format]] = {
 }
 DEFAULT: Final = DIRECTORY.name
 
+# Suffixes that no directory is meant by, though they are no format's. Others that are words are refused where nothing is there.
+_OTHERS: Final = frozenset(
+    (
+        ".bin",
+        ".bz2",
+        ".ckpt",
+        ".gz",
+        ".h5",
+        ".hdf5",
+        ".joblib",
+        ".lz4",
+        ".npy",
+        ".onnx",
+        ".pickle",
+        ".pkl",
+        ".pt",
+        ".pth",
+        ".tar",
+        ".xz",
+        ".zip",
+        ".zst",
+    )
+)
+
 
 def format_named(name: str) -> Format:
     if name not in FORMATS:
@@ -42,6 +66,44 @@ def format_meant(path: str) -> Format:
         if format.suffixes and path.endswith(format.suffixes):
             return format
     return FORMATS[DEFAULT]
+
+
+def format_to_write(path: str) -> Format:
+    """As `format_meant`, for a path that may be new: what looks like a file of another kind is not made a directory."""
+    format = format_meant(path)
+    if not format.suffixes and (bare := path.rstrip("/")) and (suffix := _suffix(bare)):
+        is_known = bool(format_meant(bare).suffixes) or suffix in _OTHERS
+        if is_known or not (path.endswith("/") or os.path.isdir(bare)):
+            raise _refused(path, suffix, is_known)
+    return format
+
+
+def _suffix(path: str) -> str:
+    """How the name of a file of some kind ends; nothing where a name has a dot that is of a number, as in step_1.5 and run.v2."""
+    _, is_url, rest = path.rpartition("://")
+    folder, slash, name = rest.rpartition("/")
+    suffix = os.path.splitext(name)[1].lower()
+    is_a_word = suffix[1:].isascii() and suffix[1:].isalnum() and suffix[1].isalpha()
+    if (is_url and not slash) or not is_a_word:  # the name of a bucket is no file's
+        return ""
+    is_free = suffix[-1].isdigit() or name.startswith(".")
+    return "" if is_free and suffix not in _OTHERS and not _nearest(suffix) else suffix
+
+
+def _nearest(suffix: str) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(suffix, _suffixes(), 1, 0.75)
+
+
+def _suffixes() -> list[str]:
+    return [suffix for format in FORMATS.values() for suffix in format.suffixes]
+
+
+def _refused(path: str, suffix: str, is_known: bool) -> InvalidArgumentError:
+    near = [f"did you mean {one}?" for one in _nearest(suffix)]
+    advice = near or ([] if is_known else [f"a directory of that name is written {path + '/'!r}"])
+    return InvalidArgumentError("; ".join([f"expected {', '.join(_suffixes())} or a directory, got {path!r}", *advice]))
 
 
 def format_at(path: str) -> Format:
