@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
@@ -12,6 +12,8 @@ from treaty.schema import NewerFormatError as NewerFormatError
 from treaty.schema import TreatyError as TreatyError
 
 Path = tuple[str | int, ...]  # str: a field, int: an index, and a dict key is a str that starts with "["
+
+_STEPS_SHOWN: Final = 6
 
 _INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,17})\Z", re.ASCII)
 
@@ -164,6 +166,14 @@ def show_path(path: Path) -> str:
 def show_keys(keys: Sequence[str]) -> str:
     """A path of state-dict keys: `("blocks", "3", "up")` -> `$.blocks[3].up`."""
     return "$" + "".join(map(_show_state_key, keys))
+
+
+def show_steps(wanted: int, steps: Iterable[int]) -> str:
+    """Those that there are, or of many the nearest: `80, 100 and 998 others`."""
+    found = sorted(steps)
+    near = sorted(sorted(found, key=lambda one: abs(one - wanted))[:_STEPS_SHOWN])
+    others = f" and {len(found) - len(near)} others" if len(found) > len(near) else ""
+    return f"{', '.join(map(str, near))}{others}" if found else "none"
 
 
 @lru_cache(2**16)

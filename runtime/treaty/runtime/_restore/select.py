@@ -85,18 +85,28 @@ def parse_path(text: object) -> Path:
         step = _STEP.match(rest)
         if step is None:
             raise TreatyError(f"at={text!r}: expected a path like params or blocks[3].up or table['a.b']")
-        quoted = step["quoted"]
-        keys.append(step["name"] or step["index"] or str(ast.literal_eval(quoted)))
+        keys.append(step["name"] or step["index"] or _unquoted(step["quoted"], text))
         rest = rest[step.end() :]
     return tuple(keys)
 
 
+def _unquoted(quoted: str, text: str) -> str:
+    try:
+        return str(ast.literal_eval(quoted))
+    except (SyntaxError, ValueError) as error:  # a backslash before the last quote, or of no character
+        raise TreatyError(f"at={text!r}: expected a key in quotes as Python writes it, got {quoted}") from error
+
+
 def _nothing(root: Path, leaves: Sequence[tuple[Path, object]], where: str) -> TreatyError:
+    from difflib import get_close_matches
+
     depth = next(depth for depth in range(len(root), -1, -1) if any(path[:depth] == root[:depth] for path, _ in leaves))
     below = [path[depth:] for path, _ in leaves if path[:depth] == root[:depth]]
     names = sorted({path[0] for path in below if path}, key=_in_order)  # formats keep no order, or another
     got = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "") if names else "a leaf"
-    return TreatyError(f"expected {show_keys(root)} in {where}, got {got} at {show_keys(root[:depth])}")
+    near = get_close_matches(root[depth], names, 1)
+    advice = f"; did you mean {show_keys((*root[:depth], *near, *root[depth + 1 :]))}?" if near else ""
+    return TreatyError(f"expected {show_keys(root)} in {where}, got {got} at {show_keys(root[:depth])}{advice}")
 
 
 def _in_order(key: str) -> tuple[int, str]:

@@ -22,6 +22,7 @@ class Source:
     digest: str | None = None  # of the writer's schema, where the format keeps only that
     revisions: Mapping[str, int] = {}  # of the writer's classes, by symbol, where the format keeps them
     metadata: Mapping[str, Any] = {}
+    step: int | None = None  # that was taken of a directory of steps
     inferred = ""  # what became of a checkpoint of an earlier revision, in words
     is_exact = True  # whether the format says itself what is empty, and what was a Python value
     forgets_none = False  # whether it stores no None at all

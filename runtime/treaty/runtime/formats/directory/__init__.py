@@ -18,4 +18,5 @@ FORMAT = Format(
     inspect=later(f"{__name__}.inspect:inspect_known"),
     verify=later(f"{__name__}.verify:verify_known"),
     remove=later(f"{__name__}.recognise:remove"),
+    step_path=later(f"{__name__}.steps:step_path"),
 )

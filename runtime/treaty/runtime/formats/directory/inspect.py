@@ -1,9 +1,15 @@
 """Looking into a checkpoint: the manifest alone, no device, no user code, no JAX."""
 
+from functools import partial
+from pathlib import Path
+
 from treaty.runtime._storage.overtaken import Known
+from treaty.runtime._storage.paths import path_or_url
 from treaty.runtime.formats.directory.manifest import DATA, parse_contents
-from treaty.runtime.formats.directory.places import committed
+from treaty.runtime.formats.directory.places import Place, committed
 from treaty.runtime.formats.directory.presence import require_files
+from treaty.runtime.formats.directory.steps import step_name
+from treaty.runtime.formats.directory.values import read_values
 from treaty.runtime.formats.shared.outcomes import Inspection
 
 
@@ -16,4 +22,23 @@ def inspect_known(path: str, known: Known) -> Inspection:
     schema, digest = found.data["schema"], found.data["digest"]
     class_id = found.parser.text(schema.get("root") if type(schema) is dict else None, "schema")
     digest = found.parser.text(digest, "digest")
-    return Inspection(place.where, "treaty", found.leaves, found.metadata, class_id, digest, found.dims, found.schema)
+    return Inspection(
+        place.where,
+        "treaty",
+        found.leaves,
+        found.metadata,
+        class_id,
+        digest,
+        found.dims,
+        found.schema,
+        _step(path, place),
+        partial(read_values, place, data, found.files, found.leaves),
+    )
+
+
+def _step(path: str, place: Place) -> int | None:
+    """The step that was taken of a directory of steps."""
+    above, _, last = place.where.rpartition("/")
+    name = step_name(last)
+    given = path if path_or_url(path)[1] else str(Path(path).absolute())
+    return name.step if name is not None and above == given.rstrip("/") else None

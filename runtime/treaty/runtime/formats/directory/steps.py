@@ -10,9 +10,10 @@ import re
 import stat
 from typing import Final, NamedTuple
 
-from treaty.runtime._errors import storing
+from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError, show_steps, storing
 from treaty.runtime._storage.paths import path_or_url
 from treaty.runtime.formats.directory.manifest import NAME
+from treaty.runtime.formats.directory.places import place_of
 
 HOME: Final = ".treaty"  # in a directory of steps, what is of all of them
 NOTED: Final = f"{HOME}/steps/"  # of an object store: the names of steps that were begun
@@ -72,6 +73,18 @@ def newest_step(path: str) -> str | None:
     """The path of the newest committed step of a directory of steps."""
     found = next((name for name in names_at(path) if is_committed(path, name)), None)
     return None if found is None else path_of(path, found)
+
+
+def step_path(path: str, step: int) -> str:
+    """Where a committed step is; of several with its number, before and after a rollback, the newest."""
+    names = names_at(path)
+    found = next((name for name in names if name.step == step and is_committed(path, name)), None)
+    if found is not None:
+        return path_of(path, found)
+    steps = {name.step for name in names if name.step != step and is_committed(path, name)}
+    if not steps and place_of(path).manifest() is not None:
+        raise InvalidArgumentError(f"expected a directory of steps, got one checkpoint at {path}")
+    raise MissingCheckpointError(f"expected step {step}, got {show_steps(step, steps)} in {path}")
 
 
 def _is_file(path: str) -> bool:

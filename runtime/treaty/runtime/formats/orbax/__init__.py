@@ -17,6 +17,7 @@ FORMAT = Format(
     open=later(f"{__name__}.source:OrbaxSource"),
     write=later(f"{__name__}.source:write_tree"),
     owns=later(f"{__name__}.recognise:owns"),
+    step_path=later(f"{__name__}.find:step_path"),
 )
 
 if TYPE_CHECKING:

@@ -6,7 +6,13 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointError, MissingCheckpointError
+from treaty.runtime._errors import (
+    CorruptCheckpointError,
+    IncompleteCheckpointError,
+    InvalidArgumentError,
+    MissingCheckpointError,
+    show_steps,
+)
 from treaty.runtime.formats.orbax.aggregate import AGGREGATE, is_aggregate
 from treaty.schema import TreatyError
 
@@ -49,6 +55,20 @@ def find_item(path: Path, step: int | None = None, item: str | None = None) -> P
     elif step is not None:
         raise TreatyError(f"{path} holds no steps, so that step={step} cannot be chosen")
     return _choose_item(path, items, item)
+
+
+def step_path(path: str, step: int) -> str:
+    """Where a step of a directory of steps is."""
+    steps = {} if _is_item(Path(path)) or _items(Path(path)) else _steps(Path(path))
+    if not steps:
+        raise InvalidArgumentError(f"expected a directory of steps, got one of none at {path}")
+    return str(_choose_step(Path(path), steps, step))
+
+
+def step_of(path: Path, item: Path) -> int | None:
+    """The step that was taken, where `find_item` took one: there an item lies two levels below."""
+    match = _STEP.fullmatch(item.parent.name) if item.parent.parent == path else None
+    return None if match is None else int(match[1])
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -97,7 +117,7 @@ def _steps(path: Path) -> dict[int, list[Path]]:
 
 def _choose_step(path: Path, steps: dict[int, list[Path]], step: int | None) -> Path:
     if step is not None and step not in steps:
-        raise MissingCheckpointError(f"expected step {step}, got {', '.join(map(str, sorted(steps)))} in {path}")
+        raise MissingCheckpointError(f"expected step {step}, got {show_steps(step, steps)} in {path}")
     found = steps[max(steps) if step is None else step]
     if len(found) > 1:
         raise TreatyError(f"{path} has {' and '.join(sorted(one.name for one in found))}; pass the one you mean")
@@ -111,5 +131,5 @@ def _choose_item(path: Path, items: list[str], item: str | None) -> Path:
         return path / item
     if items:
         wanted = "one item" if item is None else f"the item {item!r}"
-        raise TreatyError(f"expected {wanted}, got {', '.join(items)} in {path}; give the path of one, or item=")
+        raise TreatyError(f"expected {wanted}, got {', '.join(items)} in {path}; give the path of one")
     raise MissingCheckpointError(f"expected an Orbax checkpoint, got no {METADATA} in {path} or its items")

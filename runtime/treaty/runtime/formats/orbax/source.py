@@ -11,7 +11,7 @@ from treaty.runtime._storage.overtaken import Known, held_directory, mark, still
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime.formats.orbax.aggregate import AGGREGATE
 from treaty.runtime.formats.orbax.database import missing_file
-from treaty.runtime.formats.orbax.find import METADATA, OCDBT, find_item
+from treaty.runtime.formats.orbax.find import METADATA, OCDBT, find_item, step_of
 from treaty.runtime.formats.orbax.leaves import leaves_of
 from treaty.runtime.formats.orbax.read import read_item
 from treaty.runtime.formats.orbax.write_item import write_item
@@ -27,8 +27,10 @@ class OrbaxSource(Source):
     is_exact = False
 
     def __init__(self, path: str, known: Known | None = None, step: int | None = None, item: str | None = None) -> None:
-        super().__init__(path)
-        self._item = find_item(Path(local_path(path)), step, item)
+        place = Path(local_path(path))
+        self._item = find_item(place, step, item)
+        super().__init__(path if self._item == place else str(self._item))
+        self.step = step_of(place, self._item)
 
     def whole(self, schema: Schema | None) -> Any:
         return read_item(self._item)

@@ -85,6 +85,7 @@ class Format(NamedTuple):
     inspect: Callable[[str, Known], Any] | None = None
     verify: Callable[[str, Known, bool | None], Any] | None = None
     remove: Callable[[str], bool] | None = None  # False where the general way is right for this path
+    step_path: Callable[[str, int], str] | None = None  # where a step of a directory of steps is
     move: Callable[[Path, list[Path], bool], None] | None = (
         None  # finished files to the place, for a lone writer or not
     )

@@ -34,6 +34,8 @@ class Inspection:
         digest: str | None = None,
         dims: Mapping[str, int] | None = None,
         schema: "Callable[[], Schema] | None" = None,
+        step: int | None = None,
+        values: "Callable[[], Mapping[tuple[str, ...], Any]] | None" = None,
     ) -> None:
         self.path = path
         self.format = format
@@ -42,7 +44,9 @@ class Inspection:
         self.class_id = class_id
         self.digest = digest
         self.dims = dims or {}
+        self.step = step  # that was taken of a directory of steps
         self._read_schema = schema
+        self._read_values = values
 
     def __repr__(self) -> str:
         return f"<Inspection of {self.path}: {self.class_id or self.format}, {len(self.leaves)} leaves>"
@@ -51,6 +55,12 @@ class Inspection:
     def schema(self) -> "Schema | None":
         """Read when it is asked for."""
         return None if self._read_schema is None else self._read_schema()
+
+    @cached_property
+    def values(self) -> "Mapping[tuple[str, ...], Any]":
+        """The leaves that are no arrays, by path, an empty node as {}. Read when they are asked for; one of a type that
+        only numpy knows may be left out."""
+        return {} if self._read_values is None else self._read_values()
 
     @property
     def nbytes(self) -> int:
