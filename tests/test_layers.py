@@ -70,7 +70,7 @@ INSIDE_RUNTIME = {
     "sharding": "_eformer _state formats/safetensors",
     "directory": "_checkpoint _process formats/shared",
     "golden": "_golden",
-    "commands": "__init__ _convert _errors _golden _manager _report _storage formats",
+    "commands": "__init__ _checkpoint _convert _errors _golden _manager _report _restore _storage formats formats/shared",
 }
 
 

@@ -2,9 +2,12 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # name -> (module:function, help in one line). The help stands here so that `treaty --help` imports nothing.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -38,16 +41,41 @@ class _Lazy(click.Group):
         command: click.Command = getattr(importlib.import_module(module), function)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}.{_meant(name)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help) for name, (_, help) in COMMANDS.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Without importing the commands, since somebody waits for it at a key."""
+        from click.shell_completion import CompletionItem
 
-@click.command(cls=_Lazy)
+        found = [CompletionItem(name, help=help) for name, (_, help) in COMMANDS.items() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _meant(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, 2)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="treaty")
 def main(**_: Any) -> None:
-    """Typed checkpoint schemas for JAX."""
+    """Typed checkpoint schemas for JAX.
+
+    COMMAND -h tells of a command. Exit codes of all: 0 well, 1 a finding, 2 wrong usage or impossible, 3 the checkpoint is not there.
+    """
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="treaty")

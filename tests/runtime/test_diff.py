@@ -21,7 +21,7 @@ from treaty.runtime.formats import msgpack
 
 
 def difference(one: Any, other: Any, **tolerances: float) -> Difference | None:
-    found = compare({"x": one}, {"x": other}, **tolerances)
+    found = compare({"x": one}, {"x": other}, tolerances.get("rtol", 0.0), tolerances.get("atol", 0.0))
     return found[0] if found else None
 
 

@@ -1,7 +1,7 @@
 """Comparing trees leaf by leaf, in little memory: are they the same, and if not, how far apart."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,17 @@ class Difference:
     max_rel: float = 0.0
 
 
-def compare(one: Mapping[str, Any], other: Mapping[str, Any], rtol: float = 0.0, atol: float = 0.0) -> list[Difference]:
-    """All leaves that differ by more than `atol + rtol * abs(right)`, or in shape, dtype or kind."""
+def compare(
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Difference]:
+    """All leaves that differ by more than `atol + rtol * abs(right)`, or in shape, dtype or kind.
+
+    `advance` is told how many bytes of the left one are done, leaf by leaf.
+    """
     left, right = leaves(one), leaves(other)
     found = []
     for path in [*left, *(path for path in right if path not in left)]:
@@ -41,6 +50,7 @@ def compare(one: Mapping[str, Any], other: Mapping[str, Any], rtol: float = 0.0,
         difference = _leaves(path, left[path], right[path], rtol, atol)
         if difference is not None:
             found.append(difference)
+        advance(left[path].nbytes if is_stored_array(left[path]) else 0)
     return found
 
 

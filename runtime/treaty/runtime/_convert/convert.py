@@ -86,7 +86,7 @@ def convert(
         format_named(from_format)
     if max_shard_bytes is not None and "max_shard_bytes" not in to.takes:
         others = " or ".join(one.name for one in FORMATS.values() if "max_shard_bytes" in one.takes)
-        raise InvalidArgumentError(f"expected max_shard_bytes for {others} only, got it for {to.name}")
+        raise InvalidArgumentError(f"expected --max-shard-bytes for {others} only, got it for {to.name}")
     _check_sizes(cls, mapped, sizes)
     put_back(place)
 
@@ -227,7 +227,7 @@ def _check_sizes(cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> N
     for name in sizes:
         if name not in dims | axes:
             known = ", ".join(sorted(dims | axes)) or "none"
-            raise InvalidArgumentError(f"expected dims of the class or axes of the map ({known}), got {name!r}")
+            raise InvalidArgumentError(f"--dim: expected dims of the class or axes of the map ({known}), got {name!r}")
 
 
 def _laid_out(tree: dict[str, Any], cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> dict[str, Any]:

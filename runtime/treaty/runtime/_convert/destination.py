@@ -30,7 +30,7 @@ def check_place(place: Path, to: Format, sources: Sequence[Path], replace: bool)
     """Nothing is at the place, or, with `replace`, only an older checkpoint; and the source is elsewhere."""
     taken, is_file = to.replaces(place), bool(to.suffixes)
     if taken and not replace:
-        raise InvalidArgumentError(f"expected a free place, got something at {taken[0]}; pass replace=True, or --force")
+        raise InvalidArgumentError(f"expected a free place, got something at {taken[0]}; --force replaces it")
     for source in sources:
         for one in taken or [place]:
             _check_apart(source, one)

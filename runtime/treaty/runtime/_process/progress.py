@@ -12,9 +12,19 @@ def progress_bar(what: str, total: int, wanted: bool | None) -> Iterator[Callabl
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    from treaty.schema._showing import size_text
+
+    class Speed(ProgressColumn):
+        """Rich's own has units of powers of ten, beside sizes in powers of two."""
+
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{size_text(int(speed))}/s", style="progress.data.speed")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), Speed())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)

@@ -1,7 +1,7 @@
 """`plan`: what a restore would do with every leaf, and what stands in its way, before an array is read."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from attrs import frozen
@@ -62,23 +62,28 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        revision = f", revision {self.revision} of {self.present}" if self.revision is not None else ""
-        yield f"{self.where} as {self.cls}{revision}"
-        rows = [(show(one.path), one.verb, _source(one), one.type) for one in self.leaves]
+        rows = [(show(one.path), one.verb, source_shown(one), one.type) for one in self.leaves]
         widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-        for row in rows:
-            yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0), strict=True)).rstrip()
-        yield from (f"  {show(one)}  dropped" for one in self.dropped)
-        yield from (f"  not known before it is run: {one}" for one in self.unknown)
-        yield from (f"  problem: {one}" for one in self.problems)
-        yield (
-            "  this checkpoint can be restored"
-            if self.ok
-            else f"  this checkpoint cannot be restored: {len(self.problems)} problems"
+        table = (
+            "  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0), strict=True)).rstrip()
+            for row in rows
         )
+        return "\n".join(plan_lines(self, table))
+
+
+def plan_lines(plan: Plan, table: Iterable[str]) -> Iterator[str]:
+    """A plan in text, around the table of its leaves."""
+    revision = f", revision {plan.revision} of {plan.present}" if plan.revision is not None else ""
+    yield f"{plan.where} as {plan.cls}{revision}"
+    yield from table
+    yield from (f"  {show(one)}  dropped" for one in plan.dropped)
+    yield from (f"  not known before it is run: {one}" for one in plan.unknown)
+    yield from (f"  problem: {one}" for one in plan.problems)
+    yield (
+        "  this checkpoint can be restored"
+        if plan.ok
+        else f"  this checkpoint cannot be restored: {len(plan.problems)} problems"
+    )
 
 
 def plan(source: Source, target: Any, options: Options) -> Plan:
@@ -136,7 +141,8 @@ def _functions(plan: Way) -> Iterator[str]:
         return  # the plan that it stands for is walked where it stands first
 
 
-def _source(one: Action) -> str:
+def source_shown(one: Action) -> str:
+    """Where a leaf comes from, if not from its own place, and what is told of that."""
     source = ", ".join(show(was) for was in one.was) if one.was not in ((), (one.path,)) else ""
     note = f"({one.note})" if one.note else ""
     return " ".join(text for text in (source, note) if text)

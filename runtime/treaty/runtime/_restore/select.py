@@ -5,11 +5,10 @@ import re
 from collections.abc import Sequence, Set
 from typing import Final, TypeAlias, TypeVar
 
-from treaty.runtime._errors import show_keys
-from treaty.runtime._trees import Path
+from treaty.runtime._errors import MissingPartError, show_keys
 from treaty.schema import Schema, TreatyError, ir
 from treaty.schema.evolution.moves import nodes_below, without
-from treaty.schema.evolution.resolution import EACH
+from treaty.schema.evolution.resolution import EACH, Path
 from treaty.schema.gathering import gathered_path
 
 At: TypeAlias = str | Sequence[str] | None
@@ -97,7 +96,7 @@ def _unquoted(quoted: str, text: str) -> str:
         raise TreatyError(f"at={text!r}: expected a key in quotes as Python writes it, got {quoted}") from error
 
 
-def _nothing(root: Path, leaves: Sequence[tuple[Path, object]], where: str) -> TreatyError:
+def _nothing(root: Path, leaves: Sequence[tuple[Path, object]], where: str) -> MissingPartError:
     from difflib import get_close_matches
 
     depth = next(depth for depth in range(len(root), -1, -1) if any(path[:depth] == root[:depth] for path, _ in leaves))
@@ -106,7 +105,7 @@ def _nothing(root: Path, leaves: Sequence[tuple[Path, object]], where: str) -> T
     got = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "") if names else "a leaf"
     near = get_close_matches(root[depth], names, 1)
     advice = f"; did you mean {show_keys((*root[:depth], *near, *root[depth + 1 :]))}?" if near else ""
-    return TreatyError(f"expected {show_keys(root)} in {where}, got {got} at {show_keys(root[:depth])}{advice}")
+    return MissingPartError(f"expected {show_keys(root)} in {where}, got {got} at {show_keys(root[:depth])}{advice}")
 
 
 def _in_order(key: str) -> tuple[int, str]:

@@ -3,111 +3,118 @@
 import gc
 import json
 import sys
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from treaty.runtime import Inspection
 from treaty.runtime import inspect as inspect_checkpoint
-from treaty.runtime._errors import show_keys
-from treaty.runtime.commands.output import column, reporting, say, size_shown, tell
+from treaty.runtime._checkpoint.inspect import inspect_step
+from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime.commands.arguments import CHECKPOINT, complete_step
+from treaty.runtime.commands.contents import as_data, as_text
+from treaty.runtime.commands.folding import Path
+from treaty.runtime.commands.output import FOUND, NOT_THERE, exit_code, hint, reporting, say, size_shown, tell
+from treaty.runtime.formats.shared.outcomes import ListedLeaf
 from treaty.schema import TreatyError
 
 
 @click.command()
-@click.argument("path")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reporting(1)
-def inspect(path: str, as_json: bool) -> None:
-    """Show what a checkpoint of any format holds: class, dims, metadata, every leaf. Reads no arrays."""
+@click.argument("path", type=CHECKPOINT)
+@click.option("--at", default=None, metavar="PART", help="Only this part, by its path: params.layers[0], or $.step.")
+@click.option("--depth", type=click.IntRange(min=0), default=None, help="Sum up what is so many levels down.")
+@click.option(
+    "--step",
+    type=click.IntRange(min=0),
+    default=None,
+    shell_complete=complete_step,
+    help="Which step of a run's directory; by default the newest.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Show every leaf, and not alike ones in one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every leaf.")
+@reporting()
+def inspect(path: str, at: str | None, depth: int | None, step: int | None, show_all: bool, as_json: bool) -> None:
+    """Show what a checkpoint of any format holds: format, class, dims, metadata, leaves, values. Reads no arrays.
+
+    PATH may be a directory of steps, of Treaty's manager or of Orbax's: then it is the newest one, which is named.
+    Layers that are alike are one line, as in $.layers[0..47].kernel.
+    """
+    if show_all and depth is not None:
+        raise click.UsageError("--depth sums up what --all shows: give one of them")
     gc.disable()  # thousands of new objects, of which all stay: the collector would look at them again and again
     try:
-        found = inspect_checkpoint(path)
-        text = json.dumps(_as_data(found), indent=2) if as_json else "\n".join(_as_text(found))
+        found = inspect_checkpoint(path) if step is None else inspect_step(path, step)
+        root, leaves = _part(found, at)
+        values, damage = _values(found)
+        if as_json:
+            say(json.dumps(as_data(found, values, leaves, root), indent=2))
+        else:
+            say("\n".join(as_text(found, values, leaves, root, depth, show_all)))
     finally:
         gc.enable()
-    say(text)
+    if damage is not None:
+        raise damage
+
+
+def _values(found: Inspection) -> tuple[Mapping[Path, Any], CorruptCheckpointError | None]:
+    """Where they are damaged, all else can be looked at."""
+    try:
+        return found.values, None
+    except CorruptCheckpointError as error:
+        return {}, error
+
+
+def _part(found: Inspection, at: str | None) -> tuple[Path, list[tuple[Path, ListedLeaf]]]:
+    """The keys of the part that is wanted, and its leaves by their paths below it."""
+    leaves = [(leaf.path, leaf) for leaf in found.leaves]
+    if at is None:
+        return (), leaves
+    from treaty.runtime._restore.select import parse_path, select
+
+    try:
+        root = parse_path(at)
+    except TreatyError as error:
+        raise click.BadParameter(str(error).partition(": ")[2], param_hint="--at") from error
+    return root, select(leaves, at, found.path)
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", type=CHECKPOINT)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reporting(1)
-def verify(path: str, as_json: bool) -> None:
-    """Read every byte of a checkpoint and check it. Exit status 1 if something is wrong."""
+@click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
+@reporting()
+def verify(path: str, as_json: bool, quiet: bool) -> None:
+    """Read every byte of a checkpoint and check it.
+
+    PATH may be a directory of steps: then it is the newest one, which is named. Exit code 1 if something is damaged.
+    """
     from treaty.runtime import verify as verify_checkpoint
 
-    found = verify_checkpoint(path)
+    found = verify_checkpoint(path, progress=False if quiet else None)
     if as_json:
         said = {"path": found.path, "leaves": found.leaves, "nbytes": found.nbytes, "is_checked": found.is_checked}
         say(json.dumps(said))
-    else:
+    elif not quiet:
         how = "all as they were written" if found.is_checked else "all can be read"  # of no checksum, no more is known
         say(f"{found.path}: {found.leaves} leaves, {size_shown(found.nbytes)} of arrays, {how}")
 
 
 @click.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@reporting(1)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=CHECKPOINT)
+@reporting()
 def remove(paths: tuple[str, ...]) -> None:
-    """Delete checkpoints of any format. what is not a checkpoint, or holds other files, is refused: exit status 1."""
+    """Delete checkpoints of any format. What is not a checkpoint, or holds other files, is refused: exit code 1."""
     from treaty.runtime import remove as remove_checkpoint
 
-    failed = False
+    codes = set()
     for path in paths:
         try:
             remove_checkpoint(path)
         except (TreatyError, OSError) as error:
-            failed = True
+            codes.add(NOT_THERE if exit_code(error) == NOT_THERE else FOUND)
             tell(error)
+            hint(error, [path])
         else:
             say(f"removed {path}")
-    sys.exit(1 if failed else 0)
-
-
-def _as_data(found: Inspection) -> dict[str, Any]:
-    return {
-        "path": found.path,
-        "format": found.format,
-        "class": found.class_id,
-        "digest": found.digest,
-        "dims": dict(found.dims),
-        "metadata": dict(found.metadata),
-        "nbytes": found.nbytes,
-        "leaves": [
-            {"path": list(leaf.path), "dtype": leaf.dtype, "shape": list(leaf.shape), "nbytes": leaf.nbytes}
-            for leaf in found.leaves
-        ],
-    }
-
-
-def _as_text(found: Inspection) -> list[str]:
-    dims = "  ".join(f"{name}={size}" for name, size in found.dims.items())
-    metadata = json.dumps(dict(found.metadata)) if found.metadata else ""
-    format = "" if found.format == "treaty" else found.format  # its own is known by all that follows
-    head = [
-        ("format", format),
-        ("class", found.class_id),
-        ("digest", found.digest),
-        ("dims", dims),
-        ("metadata", metadata),
-    ]
-    leaves = found.leaves
-    stored_bytes = sum(getattr(leaf, "stored_bytes", leaf.nbytes) for leaf in leaves)  # known of Treaty's directories
-    stored = "" if stored_bytes == found.nbytes else f", stored in {size_shown(stored_bytes)}"
-    paths = column([show_keys(leaf.path) for leaf in leaves])
-    kinds = column([_kind(leaf.dtype, leaf.shape) for leaf in leaves])
-    sizes = [size_shown(leaf.nbytes) if leaf.nbytes else "" for leaf in leaves]
-    return [
-        found.path,
-        *(f"{name:<10}{text}" for name, text in head if text),
-        f"{'leaves':<10}{len(leaves)}, {size_shown(found.nbytes)} of arrays{stored}",
-        "",
-        *(f"{path}  {kind}  {size}".rstrip() for path, kind, size in zip(paths, kinds, sizes, strict=True)),
-    ]
-
-
-@cache
-def _kind(dtype: str | None, shape: tuple[int, ...]) -> str:
-    return "value" if dtype is None else f"{dtype}{list(shape)}"
+    sys.exit(min(codes, default=0))

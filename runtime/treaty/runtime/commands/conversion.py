@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treaty.runtime._errors import show_keys
 from treaty.runtime._storage.paths import local_path
-from treaty.runtime.commands.arguments import named, size_of
-from treaty.runtime.commands.output import reporting, say
+from treaty.runtime.commands.arguments import CHECKPOINT, PATH, complete_format, named, size_of
+from treaty.runtime.commands.folding import each, folded
+from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say
+from treaty.runtime.commands.tables import table
 from treaty.runtime.formats.table import FORMATS
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
@@ -32,18 +33,30 @@ class _Convert(click.Command):
 
 
 @click.command(cls=_Convert)
-@click.argument("source", metavar="SRC")
-@click.argument("destination", metavar="DST")
+@click.argument("source", metavar="SRC", type=CHECKPOINT)
+@click.argument("destination", metavar="DST", type=PATH)
 @click.option("--schema", metavar="PKG:CLASS", help="Check the tree against a class before anything is written.")
-@click.option("--map", "keymap", metavar="FILE", help="A key map: .json, .toml, or PKG.MODULE:NAME.")
+@click.option("--map", "keymap", type=PATH, metavar="FILE", help="A key map: .json, .toml, or PKG.MODULE:NAME.")
 @click.option("--reverse", is_flag=True, help="Apply the map from fields to stored names.")
 @click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="A dim of the class, or a size for the map.")
-@click.option("--from", "from_format", metavar="FORMAT", help="What SRC is, where that cannot be seen.")
-@click.option("--to", "to_format", metavar="FORMAT", help="What DST shall be, where its suffix does not say it.")
+@click.option(
+    "--from",
+    "from_format",
+    metavar="FORMAT",
+    shell_complete=complete_format,
+    help="What SRC is, where that cannot be seen.",
+)
+@click.option(
+    "--to",
+    "to_format",
+    metavar="FORMAT",
+    shell_complete=complete_format,
+    help="What DST shall be, where its suffix does not say it.",
+)
 @click.option("--max-shard-bytes", type=click.IntRange(min=1), help="Split safetensors into files of so many bytes.")
 @click.option("--force", is_flag=True, help="Replace DST if it is there.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
-@reporting(2)
+@reporting()
 def convert(
     source: str,
     destination: str,
@@ -59,7 +72,7 @@ def convert(
 ) -> None:
     """Write the checkpoint SRC to DST in the format that DST's suffix or --to says.
 
-    Every leaf of the result is compared with the source before DST is there.
+    Every leaf of the result is compared with the source before DST is there. Exit code 1 if SRC is damaged, or does not fit --schema or --map.
     """
     from treaty.runtime._convert.convert import Mapped
     from treaty.runtime._convert.convert import convert as run
@@ -84,25 +97,28 @@ def convert(
 
 
 @click.command()
-@click.argument("left", metavar="A")
-@click.argument("right", metavar="B")
+@click.argument("left", metavar="A", type=CHECKPOINT)
+@click.argument("right", metavar="B", type=CHECKPOINT)
 @click.option("--rtol", type=click.FloatRange(min=0), default=0.0, help="Allowed difference, relative to B.")
 @click.option("--atol", type=click.FloatRange(min=0), default=0.0, help="Allowed difference.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reporting(2)
-def diff(left: str, right: str, rtol: float, atol: float, as_json: bool) -> None:
+@click.option("--all", "show_all", is_flag=True, help="Show every leaf, and not alike ones in one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every leaf.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@reporting(damaged=IMPOSSIBLE)
+def diff(left: str, right: str, rtol: float, atol: float, show_all: bool, as_json: bool, quiet: bool) -> None:
     """Compare two checkpoints of any formats: structure, shapes, dtypes, values.
 
-    Exit status 0 if they are equal, 1 if they differ, 2 if one cannot be read.
+    Leaves that differ alike are one line, with all their elements and the largest distance. Exit code 0 if they are equal, 1 if they
+    differ, 2 if one cannot be read, 3 if one is not there.
     """
     from treaty.runtime._convert.diff import diff as run
 
-    found = run(Path(local_path(left)), Path(local_path(right)), rtol, atol)
+    found = run(Path(local_path(left)), Path(local_path(right)), rtol, atol, progress=False if quiet else None)
     if as_json:
         say(json.dumps({"equal": not found, "differences": list(map(_as_data, found))}, indent=2))
     else:
-        say("\n".join(_as_text(found)) if found else "equal")
-    sys.exit(1 if found else 0)
+        say("\n".join(_as_text(found, show_all)) if found else "equal")
+    sys.exit(FOUND if found else 0)
 
 
 def _as_data(one: "Difference") -> dict[str, Any]:
@@ -116,14 +132,18 @@ def _number(value: float) -> float | str:
     return value if math.isfinite(value) else "inf"  # JSON has no word for it
 
 
-def _as_text(found: "list[Difference]") -> list[str]:
-    rows = [("leaf", "what", "A", "B", "elements", "max abs", "max rel")]
-    for one in found:
-        numbers = (str(one.count), f"{one.max_abs:.3g}", f"{one.max_rel:.3g}")
-        values = numbers if one.what in ("dtype", "values") else ("", "", "")
-        rows.append((show_keys(one.path), one.what, one.left or "-", one.right or "-", *values))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+def _as_text(found: "list[Difference]", show_all: bool) -> list[str]:
+    paths = [one.path for one in found]
+    forms = [f"{one.what} {one.left} {one.right}" for one in found]
+    rows: list[tuple[str, ...]] = [("leaf", "what", "A", "B", "elements", "max abs", "max rel")]
+    for row in each(paths) if show_all else folded(paths, forms.__getitem__):
+        ones = [found[number] for number in row.leaves]
+        first = ones[0]
+        largest = max(one.max_abs for one in ones), max(one.max_rel for one in ones)
+        numbers = (str(sum(one.count for one in ones)), *(f"{one:.3g}" for one in largest))
+        values = numbers if first.what in ("dtype", "values") else ("", "", "")
+        rows.append((row.path, first.what, first.left or "-", first.right or "-", *values))
+    return table(rows)
 
 
 def _read_map(where: str) -> KeyMap:

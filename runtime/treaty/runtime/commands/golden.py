@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from treaty.runtime.commands.arguments import imported
-from treaty.runtime.commands.output import reporting, say, tell
+from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say, tell
 from treaty.schema import TreatyError
 from treaty.schema._classes import relative
 from treaty.schema._settings import Settings
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Where to; by default tests/golden."
 )
 @click.option("--check", is_flag=True, help="Only replay what is there, and say what is missing.")
-@reporting(2)
+@reporting(damaged=IMPOSSIBLE)
 def golden(modules: tuple[str, ...], output: Path | None, check: bool) -> None:
     """Write a small checkpoint of each locked revision in each format, and the test that restores them all.
 
     MODULE is a dotted name, such as my.state, or a file; without any, those of [tool.treaty] in pyproject.toml. Commit what is written. Run it
-    again after treaty lock: it adds what is new, and never changes a checkpoint that is there. Exit status 0 if all restore as they always did, 1 if one does
+    again after treaty lock: it adds what is new, and never changes a checkpoint that is there. Exit code 0 if all restore as they always did, 1 if one does
     not (with --check, also if something is missing), 2 if a module cannot be used.
     """
     settings = Settings.around(modules)
@@ -38,7 +38,7 @@ def golden(modules: tuple[str, ...], output: Path | None, check: bool) -> None:
     folder = output or settings.root / "tests" / "golden"
     sys.path[:0] = [one for one in settings.search_path if one not in sys.path]
     failed = [name for name in names if not _update(name, folder, check)]
-    sys.exit(1 if failed else 0)
+    sys.exit(FOUND if failed else 0)
 
 
 def _update(module: str, folder: Path, check: bool) -> bool:

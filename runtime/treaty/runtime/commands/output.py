@@ -1,21 +1,50 @@
 """What commands print: results on standard output, and on standard error a line for each problem, never a traceback."""
 
 import errno
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import click
 
+from treaty.runtime._errors import (
+    ConversionError,
+    CorruptCheckpointError,
+    IncompleteCheckpointError,
+    KeyMapError,
+    MissingCheckpointError,
+    MissingPartError,
+    StateMismatchError,
+)
+from treaty.runtime.commands.arguments import paths_given
 from treaty.schema import TreatyError
+
+# The exit codes of all commands; docs/command-line.md has the table.
+FOUND: Final = 1  # what was looked for: damage, a difference, something stale, or what does not fit
+IMPOSSIBLE: Final = 2  # wrong usage, and what cannot be done
+NOT_THERE: Final = 3  # a checkpoint, a step, or a part of one
+
+_FINDINGS: Final = (
+    CorruptCheckpointError,
+    IncompleteCheckpointError,
+    StateMismatchError,
+    KeyMapError,
+    ConversionError,
+)
+# What would move the cursor, or turn around what stands beside it, instead of being seen.
+_UNSEEN: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def reporting(status: int) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """Let a command end with an exit status where it meets something that it cannot do."""
+def reporting(
+    damaged: int = FOUND, in_words: Callable[[str], str] = str
+) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Let a command end with the code of the error that it meets. `damaged` is that of a checkpoint which cannot be read,
+    or does not fit: another one where 1 is a command's own answer. `in_words` puts messages in the words of a terminal."""
 
     def decorate(command: Callable[_P, _T]) -> Callable[_P, _T]:
         @wraps(command)
@@ -25,21 +54,38 @@ def reporting(status: int) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
             except (TreatyError, OSError, MemoryError, RecursionError, UnicodeError) as error:
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise  # who read the output has seen enough: click ends quietly
-                tell(error)
-            sys.exit(status)
+                tell(error, in_words)
+                hint(error, paths_given(click.get_current_context(silent=True)))
+                sys.exit(exit_code(error, damaged))
 
         return run
 
     return decorate
 
 
-def tell(error: BaseException) -> None:
+def exit_code(error: BaseException, damaged: int = FOUND) -> int:
+    if isinstance(error, (MissingCheckpointError, MissingPartError)):
+        return NOT_THERE
+    return damaged if isinstance(error, _FINDINGS) else IMPOSSIBLE
+
+
+def tell(error: BaseException, in_words: Callable[[str], str] = str) -> None:
     """On standard error."""
     text = (
         "expected a tree of fewer levels, got one that is too deep" if isinstance(error, RecursionError) else str(error)
     )
-    for line in text.splitlines() or [type(error).__name__]:
+    for line in in_words(text).splitlines() or [type(error).__name__]:
         click.echo(f"error: {_printable(line, sys.stderr.encoding)}", err=True)
+
+
+def hint(error: BaseException, paths: Iterable[str]) -> None:
+    """What there is beside a path that is not there, on standard error."""
+    if isinstance(error, MissingCheckpointError):
+        from treaty.runtime.commands.nearest import near_paths
+
+        for path in paths:
+            if near := near_paths(path):
+                click.echo(f"note: there is {_printable(' and '.join(near), sys.stderr.encoding)}", err=True)
 
 
 def say(text: str) -> None:
@@ -47,10 +93,9 @@ def say(text: str) -> None:
     click.echo(_printable(text, sys.stdout.encoding))
 
 
-def column(cells: list[str]) -> list[str]:
-    """Cells of one width."""
-    width = max(map(len, cells), default=0)
-    return [cell.ljust(width) for cell in cells]
+def escaped(text: str) -> str:
+    """What is one line, as one line."""
+    return _without_unseen(text.replace("\n", "\\n"))
 
 
 @cache
@@ -62,4 +107,8 @@ def size_shown(count: int) -> str:
 
 def _printable(text: str, encoding: str | None) -> str:
     encoding = encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    return _without_unseen(text).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _without_unseen(text: str) -> str:
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # which JSON has, too

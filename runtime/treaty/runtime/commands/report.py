@@ -8,7 +8,8 @@ from typing import Final
 import click
 
 from treaty.runtime._storage.paths import local_path
-from treaty.runtime.commands.output import reporting, say, tell
+from treaty.runtime.commands.arguments import CHECKPOINT, PATH
+from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say, tell
 from treaty.schema import TreatyError
 
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -16,21 +17,22 @@ _SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | 
 
 
 @click.command()
-@click.argument("path", metavar="CKPT")
-@click.argument("newer", metavar="[CKPT2]", required=False)
-@click.option("-o", "--output", default="report.html", help="Where to; by default report.html.")
+@click.argument("path", metavar="CKPT", type=CHECKPOINT)
+@click.argument("newer", metavar="[CKPT2]", required=False, type=CHECKPOINT)
+@click.option("-o", "--output", type=PATH, default="report.html", help="Where to; by default report.html.")
 @click.option("--verify", is_flag=True, help="Read every byte and check it, and say so on the page.")
 @click.option(
     "--max-bytes", default="1GiB", metavar="SIZE", help="Read so much for statistics: 500MiB, 20GiB. 1GiB by default."
 )
 @click.option("--force", is_flag=True, help="Replace the output even if it is no report.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
-@reporting(2)
+@reporting(damaged=IMPOSSIBLE)
 def report(path: str, newer: str | None, output: str, verify: bool, max_bytes: str, force: bool, quiet: bool) -> None:
     """Write a page about a checkpoint of any format: what it is, where its bytes are, every leaf with its numbers.
 
     With CKPT2, a later one, also what changed. Of a directory of steps, also metrics, sizes, and which steps stay. The page is one file
-    that needs no network. Exit status 0 if all is well, 1 if something is damaged (which the page shows), 2 if there is no page.
+    that needs no network. Exit code 0 if all is well, 1 if something is damaged (which the page shows), 2 if
+    there is no page, 3 if there is no checkpoint.
     """
     from treaty.runtime._report.gather import gather
     from treaty.runtime._report.html_page import BEGINS, page
@@ -46,7 +48,7 @@ def report(path: str, newer: str | None, output: str, verify: bool, max_bytes: s
         tell(TreatyError(line))
     if not quiet:
         say(f"wrote {place}")
-    sys.exit(1 if data["problems"] else 0)
+    sys.exit(FOUND if data["problems"] else 0)
 
 
 def _size(text: str) -> int:

@@ -9,18 +9,20 @@ import click
 
 from treaty.runtime._manager.listing import StepVerdict, as_data
 from treaty.runtime._manager.overview import Overview, overview
-from treaty.runtime.commands.output import column, reporting, say, size_shown
+from treaty.runtime.commands.arguments import CHECKPOINT
+from treaty.runtime.commands.output import reporting, say, size_shown
+from treaty.runtime.commands.tables import table
 
 _AGES: Final = ((2 * 86400, 86400, "d"), (2 * 3600, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
 
 
 @click.command()
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", metavar="DIR", type=CHECKPOINT)
 @click.option(
     "--plan", "with_plan", is_flag=True, help="Say of each step whether the rules of its last manager keep it, and why."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the plan.")
-@reporting(1)
+@reporting()
 def steps(directory: str, with_plan: bool, as_json: bool) -> None:
     """Show the committed steps of a CheckpointManager's directory, from the oldest. Deletes nothing."""
     found = overview(directory)
@@ -45,17 +47,14 @@ def _step(one: StepVerdict) -> dict[str, Any]:
 
 def _as_text(found: Overview, with_plan: bool) -> list[str]:
     now = time.time()
-    columns = [
-        column(["step", *(str(one.step) for one in found.steps)]),
-        column(["size", *("" if one.nbytes is None else size_shown(one.nbytes) for one in found.steps)]),
-        column(["age", *(_age(now, one.time) for one in found.steps)]),
-        column(
-            ["metrics", *(" ".join(f"{name}={value:g}" for name, value in one.metrics.items()) for one in found.steps)]
-        ),
-    ]
-    if with_plan:
-        columns.append(["verdict", *(f"{'stays' if one.kept else 'goes'}: {one.why}" for one in found.steps)])
-    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+    rows = [("step", "size", "age", "metrics", "verdict")]
+    for one in found.steps:
+        size = "" if one.nbytes is None else size_shown(one.nbytes)
+        metrics = " ".join(f"{name}={value:g}" for name, value in one.metrics.items())
+        rows.append(
+            (str(one.step), size, _age(now, one.time), metrics, f"{'stays' if one.kept else 'goes'}: {one.why}")
+        )
+    return table([row if with_plan else row[:-1] for row in rows])
 
 
 def _age(now: float, then: float | None) -> str:

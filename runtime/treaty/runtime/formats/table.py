@@ -81,7 +81,7 @@ def format_to_write(path: str) -> Format:
 def _suffix(path: str) -> str:
     """How the name of a file of some kind ends; nothing where a name has a dot that is of a number, as in step_1.5 and run.v2."""
     _, is_url, rest = path.rpartition("://")
-    folder, slash, name = rest.rpartition("/")
+    _, slash, name = rest.rpartition("/")
     suffix = os.path.splitext(name)[1].lower()
     is_a_word = suffix[1:].isascii() and suffix[1:].isalnum() and suffix[1].isalpha()
     if (is_url and not slash) or not is_a_word:  # the name of a bucket is no file's
