@@ -4,12 +4,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests import forked
 from tests.runtime.directory.states import linear
 from tests.runtime.test_restore_formats import WRITERS, train
 from treaty.runtime.commands import checkpoints as commands
@@ -18,8 +18,7 @@ from treaty.runtime.formats import orbax
 
 
 def treaty(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "treaty.cli", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "100"})
+    return forked.run("treaty", *args, cwd=Path.cwd(), env={**os.environ, "COLUMNS": "100"})
 
 
 @pytest.fixture
@@ -31,6 +30,7 @@ def path(tmp_path: Path) -> str:
 def test_inspect_prints_what_is_there(path: str) -> None:
     assert treaty("inspect", path).stdout == (
         f"{path}\n"
+        "format    treaty\n"
         "class     tests.runtime.directory.states:Linear\n"
         f"digest    {inspect(path).digest}\n"
         "dims      d_in=2  d_out=300\n"
@@ -54,14 +54,19 @@ def test_inspect_lists_every_format(name: str, tmp_path: Path) -> None:
     runner = CliRunner()
     found = json.loads(runner.invoke(commands.inspect, [str(place), "--json"], catch_exceptions=False).stdout)
     assert found["format"] == {"flax": "msgpack"}.get(name, name.split()[0])
+    assert found["step"] == (12 if name in ("orbax manager",) else None)
     leaves = {".".join(leaf["path"]): leaf for leaf in found["leaves"]}
     kernel = {"dtype": "float32", "shape": [8, 8], "nbytes": 256}
     assert leaves["params.layers.2.kernel"] == {"path": ["params", "layers", "2", "kernel"], **kernel}
     assert leaves["host"]["dtype"] == "int32"
     assert found["nbytes"] >= 6 * 256 + 5 * 4
-    shown = runner.invoke(commands.inspect, [str(place)]).stdout
+    shown = runner.invoke(commands.inspect, [str(place), "--all"]).stdout
     assert re.search(r"^\$\.params\.layers\[2\]\.kernel +float32\[8, 8\] +256 B$", shown, re.MULTILINE)
-    assert name == "treaty" or f"\nformat    {found['format']}\nleaves " in shown or "metadata" in shown
+    assert f"\nformat    {found['format']}\n" in shown
+    assert re.search(r"^\$\.rng\.impl +str +'threefry2x32'$", shown, re.MULTILINE)
+    shown = runner.invoke(commands.inspect, [str(place)]).stdout
+    assert re.search(r"^\$\.params\.layers\[0\.\.2\]\.kernel +float32\[8, 8\] +768 B +3 alike$", shown, re.MULTILINE)
+    assert "[2]." not in shown
 
 
 def test_inspect_reads_no_arrays(tmp_path: Path) -> None:
@@ -78,7 +83,7 @@ def test_inspect_names_the_items_of_a_step(tmp_path: Path) -> None:
     for item in ("ema", "state"):
         orbax.write(tmp_path / "5" / item, {"w": 1})
     done = treaty("inspect", str(tmp_path / "5"))
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: expected one item, got ema, state in {tmp_path / '5'}; give the path of one")
 
 
@@ -96,6 +101,6 @@ def test_verify_says_that_all_is_well_or_what_is_not(path: str) -> None:
 def test_a_place_without_a_checkpoint_is_an_error_of_one_line(tmp_path: Path) -> None:
     for command in ("inspect", "verify"):
         done = treaty(command, str(tmp_path))
-        assert done.returncode == 1
+        assert done.returncode == 3
         assert done.stderr.startswith(f"error: expected a checkpoint, got no treaty.json at {tmp_path}")
         assert done.stderr.count("\n") == 1

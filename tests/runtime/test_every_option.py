@@ -150,7 +150,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], type[TreatyError], str]] = {
         Train,
         {"at": "parms"},
         TreatyError,
-        "expected $.parms in PATH, got count, eps, params, seen, step at $",
+        "expected $.parms in PATH, got count, eps, params, seen, step at $; did you mean $.params?",
     ),
     "at, another path in a list": (
         Train,

@@ -70,10 +70,10 @@ def test_a_clock_that_jumped_and_a_damaged_step_are_shown_as_such(
 
 
 def test_what_is_no_directory_of_steps_is_an_error(tmp_path: Path) -> None:
-    assert "expected a directory of steps, got none at " in treaty_steps(str(tmp_path), code=1)
-    assert "expected a directory of steps, got none at " in treaty_steps(str(tmp_path / "nothing"), code=1)
+    assert "expected a directory of steps, got none at " in treaty_steps(str(tmp_path), code=3)
+    assert "expected a directory of steps, got none at " in treaty_steps(str(tmp_path / "nothing"), code=3)
     save(tmp_path / "one", run(1))
-    assert "expected a directory of steps, got one checkpoint at " in treaty_steps(str(tmp_path / "one"), code=1)
+    assert "expected a directory of steps, got one checkpoint at " in treaty_steps(str(tmp_path / "one"), code=2)
 
 
 @pytest.mark.skipif(
@@ -82,4 +82,4 @@ def test_what_is_no_directory_of_steps_is_an_error(tmp_path: Path) -> None:
 def test_rules_that_the_disk_does_not_give_are_one_line_and_no_traceback(folder: Path) -> None:
     (folder / ".treaty" / "rules.json").unlink()
     (folder / ".treaty" / "rules.json").symlink_to("/proc/self/mem")
-    assert f"cannot read {folder}: Input/output error" in treaty_steps(str(folder), code=1)
+    assert f"cannot read {folder}: Input/output error" in treaty_steps(str(folder), code=2)

@@ -38,11 +38,12 @@ def compare(
 ) -> list[Difference]:
     """All leaves that differ by more than `atol + rtol * abs(right)`, or in shape, dtype or kind.
 
-    `advance` is told how many bytes of the left one are done, leaf by leaf.
+    `advance` is told how many bytes of the left one are looked at, leaf by leaf.
     """
     left, right = leaves(one), leaves(other)
     found = []
     for path in [*left, *(path for path in right if path not in left)]:
+        advance(left[path].nbytes if path in left and is_stored_array(left[path]) else 0)
         if path not in left or path not in right:
             here, there = (describe(side[path]) if path in side else None for side in (left, right))
             found.append(Difference(path, "missing", here, there))
@@ -50,7 +51,6 @@ def compare(
         difference = _leaves(path, left[path], right[path], rtol, atol)
         if difference is not None:
             found.append(difference)
-        advance(left[path].nbytes if is_stored_array(left[path]) else 0)
     return found
 
 

@@ -52,7 +52,7 @@ def as_text(
     kinds = [_kind(leaf, values.get((*root, *path), _UNKNOWN)) for path, leaf in leaves]
     rows = each(paths, root) if show_all else folded(paths, kinds.__getitem__, depth, root)
     shown = rows if show_all else rows[:MOST_ROWS]
-    lines = table([_row(row, leaves, kinds, values, root) for row in shown]) if shown else []
+    lines = table([_row(row, leaves, kinds, values, root) for row in shown], soft=(2,)) if shown else []
     if len(rows) > len(shown):
         lines.append(f"… and {len(rows) - len(shown)} rows more; --depth 2 sums them, --all shows every leaf")
     return [*_head(found, [leaf for _, leaf in leaves]), "", *lines]

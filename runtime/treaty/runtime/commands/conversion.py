@@ -11,7 +11,7 @@ import click
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime.commands.arguments import CHECKPOINT, PATH, complete_format, named, size_of
 from treaty.runtime.commands.folding import each, folded
-from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say
+from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say, size_shown
 from treaty.runtime.commands.tables import table
 from treaty.runtime.formats.table import FORMATS
 from treaty.schema import TreatyError
@@ -93,7 +93,7 @@ def convert(
     )
     if not quiet:
         leaves = "1 leaf" if done.leaves == 1 else f"{done.leaves} leaves"
-        say(f"{done.source} -> {done.destination}: {leaves}, {done.nbytes} bytes of arrays, all compared")
+        say(f"{done.source} -> {done.destination}: {leaves}, {size_shown(done.nbytes)} of arrays, all compared")
 
 
 @click.command()
@@ -134,7 +134,7 @@ def _number(value: float) -> float | str:
 
 def _as_text(found: "list[Difference]", show_all: bool) -> list[str]:
     paths = [one.path for one in found]
-    forms = [f"{one.what} {one.left} {one.right}" for one in found]
+    forms = [f"{one.what} {_type_in(one.left)} {_type_in(one.right)}" for one in found]
     rows: list[tuple[str, ...]] = [("leaf", "what", "A", "B", "elements", "max abs", "max rel")]
     for row in each(paths) if show_all else folded(paths, forms.__getitem__):
         ones = [found[number] for number in row.leaves]
@@ -142,14 +142,23 @@ def _as_text(found: "list[Difference]", show_all: bool) -> list[str]:
         largest = max(one.max_abs for one in ones), max(one.max_rel for one in ones)
         numbers = (str(sum(one.count for one in ones)), *(f"{one:.3g}" for one in largest))
         values = numbers if first.what in ("dtype", "values") else ("", "", "")
-        rows.append((row.path, first.what, first.left or "-", first.right or "-", *values))
-    return table(rows)
+        left = " … ".join(dict.fromkeys(one.left or "-" for one in (first, ones[-1])))
+        right = " … ".join(dict.fromkeys(one.right or "-" for one in (first, ones[-1])))
+        rows.append((row.path, first.what, left, right, *values))
+    return table(rows, soft=(2, 3))
+
+
+def _type_in(described: str | None) -> str | None:
+    """`float` of `float 0.1`, and all of `float32[4, 8]`."""
+    return described if described is None or described.endswith("]") else described.partition(" ")[0]
 
 
 def _read_map(where: str) -> KeyMap:
     if where.endswith((".json", ".toml")):
         try:
             text = Path(where).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise TreatyError(f"--map: expected a file, got nothing at {where}") from None
         except UnicodeDecodeError as error:
             raise TreatyError(f"--map: expected text in UTF-8, got {error} in {where}") from error
         return KeyMap.from_json(text) if where.endswith(".json") else KeyMap.from_toml(text)

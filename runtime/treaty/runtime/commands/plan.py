@@ -76,4 +76,4 @@ def _as_text(found: "Plan", show_all: bool) -> str:
         one = found.leaves[row.leaves[0]]
         ends = dict.fromkeys(sources[number] for number in (row.leaves[0], row.leaves[-1]))
         rows.append((row.path, one.verb, " … ".join(ends), one.type))
-    return "\n".join(plan_lines(found, table(rows, indent="  ") if rows else ()))
+    return "\n".join(plan_lines(found, table(rows, soft=(2,), indent="  ") if rows else ()))

@@ -54,7 +54,7 @@ def _as_text(found: Overview, with_plan: bool) -> list[str]:
         rows.append(
             (str(one.step), size, _age(now, one.time), metrics, f"{'stays' if one.kept else 'goes'}: {one.why}")
         )
-    return table([row if with_plan else row[:-1] for row in rows])
+    return table([row if with_plan else row[:-1] for row in rows], soft=(3, 4) if with_plan else (3,))
 
 
 def _age(now: float, then: float | None) -> str:

@@ -10,22 +10,22 @@ from treaty.runtime.commands.output import escaped
 _GAP: Final = "  "
 _NARROWEST: Final = 12  # that a column is made to fit the terminal
 _LONGEST: Final = 1000  # characters of a cell, also where there is no terminal
-_PADDED: Final = 200  # characters to which cells are padded; a few that are longer stand out
+_PADDED: Final = 200  # characters to which cells are padded, where there is none; a few that are longer stand out
 
 
-def table(rows: Sequence[Sequence[str]], room: int | None = None, indent: str = "") -> list[str]:
-    """Rows as lines, with columns of one width each; without `room` they fit the terminal, if there is one."""
-    room = terminal_width() if room is None else room
+def table(rows: Sequence[Sequence[str]], soft: Sequence[int] = (), indent: str = "") -> list[str]:
+    """Rows as lines, with columns of one width each. Where they have to fit a terminal, `soft` columns lose first."""
+    room = terminal_width()
     cells = [[cut(escaped(cell), _LONGEST) for cell in row] for row in rows]
-    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
+    widths = [
+        max((one for one in map(width, column) if one <= _PADDED), default=0) for column in zip(*cells, strict=True)
+    ]
     if room is not None:
-        widths = _fitted(widths, room - len(indent))
-    lines = []
-    for row in cells:
-        padded = (_pad(cut(cell, most), min(most, _PADDED)) for cell, most in zip(row, widths, strict=True))
-        line = f"{indent}{_GAP.join(padded)}".rstrip()
-        lines.append(line if room is None else cut_end(line, room))
-    return lines
+        widest = [max(map(width, column)) for column in zip(*cells, strict=True)]
+        widths = _fitted(_fitted(widest, soft, room - len(indent)), range(len(widest)), room - len(indent))
+        cells = [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in cells]
+    lines = (indent + _GAP.join(map(_pad, row, widths)).rstrip() for row in cells)
+    return [line if room is None else cut_end(line, room) for line in lines]
 
 
 def terminal_width() -> int | None:
@@ -70,16 +70,16 @@ def _pad(text: str, most: int) -> str:
     return text + " " * (most - width(text))
 
 
-def _fitted(widths: list[int], room: int) -> list[int]:
-    """The widest columns lose most; headings and numbers stay."""
+def _fitted(widths: list[int], columns: Sequence[int], room: int) -> list[int]:
+    """Of some columns, the widest lose most: headings and numbers stay."""
     widths = list(widths)
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - room
-    while excess > 0:
-        widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            break
-        second = max([_NARROWEST, *(one for one in widths if one < widths[widest])])
+    while excess > 0 and columns:
+        widest = max(columns, key=widths.__getitem__)
+        second = max((widths[one] for one in columns if widths[one] < widths[widest]), default=0)
         shorter = max(second, widths[widest] - excess, _NARROWEST)
+        if shorter >= widths[widest]:
+            break
         excess -= widths[widest] - shorter
         widths[widest] = shorter
     return widths
