@@ -62,7 +62,7 @@ class _Lazy(click.Group):
 
 
 def _meant(name: str) -> str:
-    from difflib import get_close_matches
+    from difflib import get_close_matches  # and not treaty.schema's: nothing is imported for this
 
     near = get_close_matches(name, COMMANDS, 2)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

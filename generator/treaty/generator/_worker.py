@@ -24,6 +24,7 @@ from treaty.schema import SchemaError
 from treaty.schema import modules as schema_modules
 from treaty.schema._classes import one_line, relative
 from treaty.schema._declare import state_options
+from treaty.schema._nearest import did_you_mean, near_modules
 from treaty.schema._read import SchemaReader
 from treaty.schema.evolution.migrations import step_to_data, steps_of
 from treaty.schema.ir_json import class_to_data
@@ -154,7 +155,8 @@ def _import_problems(module: str, error: BaseException) -> list[str]:
     where = f"{relative(own[-1][0])}:{own[-1][1]}: " if own else ""
     if isinstance(error, SchemaError):
         return [f"{where}{problem}" for problem in error.problems]
-    return [f"{where}{module}: cannot be imported: {type(error).__name__}: {said}"]
+    near = near_modules(module, error) if isinstance(error, ImportError) else []
+    return [f"{where}{module}: cannot be imported: {type(error).__name__}: {said}{did_you_mean(near)}"]
 
 
 def is_users_file(file: str) -> bool:

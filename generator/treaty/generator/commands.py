@@ -34,7 +34,7 @@ def errors_as_text(function: Callable[..., Any]) -> Callable[..., Any]:
                 click.echo(f"error: {line}", err=True)
             for line in FORMATS[kwargs.get("form", "text")]((), lines):
                 click.echo(line)
-            sys.exit(2)
+            sys.exit(3 if isinstance(error, FileNotFoundError) else 2)  # as the commands on checkpoints
 
     return run
 
@@ -136,7 +136,7 @@ def check(modules: tuple[str, ...], form: str, against: tuple[str, ...]) -> None
     is there as a path is that, a lock if its name ends in .lock; any other is a commit, so write refs/heads/x for a branch x where
     there is a file x. A checkpoint in a cloud is an address with ://.
 
-    Exit code: 0 all is fine, 1 there are findings, 2 a declaration or a file cannot be read.
+    Exit code 0 if all is fine, 1 if there are findings, 2 if a declaration or a file cannot be read, 3 if a checkpoint is not there.
     """
     project = Project.around(modules)
     found = read_named(modules, project)

@@ -47,7 +47,7 @@ def scaffold(target: str, output: str, name: str, dims: tuple[str, ...], check: 
 
     FILE is yours to edit. Where it is there and differs, it stays as it is, and the difference is printed.
 
-    Exit status 0 if FILE is as it should be, 1 if it differs or --check finds a fault, 2 if there is an error.
+    Exit code 0 if FILE is as it should be, 1 if it differs or --check finds a fault, 2 if there is an error, 3 if a checkpoint is not there.
     """
     project = Project.find()
     sys.path[:0] = [one for one in project.search_path if one not in sys.path]
@@ -67,6 +67,8 @@ def scaffold(target: str, output: str, name: str, dims: tuple[str, ...], check: 
         elif not _write(path, found.text, target, force) or (check and not _check(path, name, found, project)):
             sys.exit(1)
     except (OSError, UnicodeError) as error:
+        if isinstance(error, TreatyError):
+            raise
         raise TreatyError(str(error)) from error
 
 

@@ -5,7 +5,6 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, Final
 
@@ -64,10 +63,10 @@ def named(where: str, option: str) -> Any:
     try:
         return getattr(found, name)
     except AttributeError as error:
-        from treaty.runtime.commands.nearest import near_names
+        from treaty.schema._nearest import did_you_mean, near_names
 
         near = near_names(name, [one for one in vars(found) if not one.startswith("_")])
-        raise TreatyError(f"{option}: {error}{_meant(f'{module}:{one}' for one in near)}") from error
+        raise TreatyError(f"{option}: {error}{did_you_mean(f'{module}:{one}' for one in near)}") from error
 
 
 def imported(module: str, option: str) -> ModuleType:
@@ -76,10 +75,10 @@ def imported(module: str, option: str) -> ModuleType:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:  # it may raise anything
         what = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
-        from treaty.runtime.commands.nearest import near_modules
+        from treaty.schema._nearest import did_you_mean, near_modules
 
-        near = near_modules(module) if isinstance(error, ModuleNotFoundError) and error.name == module else []
-        raise TreatyError(f"{option}: {what}{_meant(near)}") from error
+        near = near_modules(module, error) if isinstance(error, ImportError) else []
+        raise TreatyError(f"{option}: {what}{did_you_mean(near)}") from error
 
 
 def size_of(text: str) -> tuple[str, int]:
@@ -110,8 +109,3 @@ def _as_option(found: "re.Match[str]") -> str:
     if isinstance(value, dict):
         return " ".join(f"{option} {name}={one}" for name, one in value.items())
     return f"{option} {found[2]}"
-
-
-def _meant(near: Iterable[str]) -> str:
-    found = list(near)
-    return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -81,7 +81,7 @@ def tell(error: BaseException, in_words: Callable[[str], str] = str) -> None:
 def hint(error: BaseException, paths: Iterable[str]) -> None:
     """What there is beside a path that is not there, on standard error."""
     if isinstance(error, MissingCheckpointError):
-        from treaty.runtime.commands.nearest import near_paths
+        from treaty.schema._nearest import near_paths
 
         for path in paths:
             if near := near_paths(path):

@@ -31,6 +31,7 @@ def verify_known(path: str, known: Known, progress: bool | None) -> Verified:
             except CorruptCheckpointError as error:
                 problems += str(error).splitlines()[1:]
             else:
+                advance(sum(manifest.leaves[number].nbytes for number in numbers))
                 tree += [(manifest.leaves[number].path, value) for number, value in values.items()]
         for number, leaf in enumerate(manifest.leaves):
             if leaf.is_chunked:

@@ -12,19 +12,34 @@ from typing import Final
 
 _MOST: Final = 10_000  # names of a folder that are looked at
 _SHOWN: Final = 3
+_LIKENESS: Final = 0.7  # of 1, which is the same
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 def near_names(name: str, names: Iterable[str]) -> list[str]:
-    return get_close_matches(name, list(names), _SHOWN)
+    return get_close_matches(name, list(names), _SHOWN, _LIKENESS)
 
 
-def near_modules(module: str) -> list[str]:
-    """Modules beside the one that cannot be imported, in the package above it; of no package, in the folders of Python's path."""
-    above, _, last = module.rpartition(".")
-    folders = list(getattr(sys.modules.get(above), "__path__", [])) if above else [os.getcwd(), *sys.path]
+def near_modules(module: str, error: ImportError) -> list[str]:
+    """Modules beside the part of the name that was not found: in the package above it, or in the folders of this project."""
+    missing = error.name or ""
+    if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{missing}."):
+        return []
+    above, _, last = missing.rpartition(".")
+    here = os.getcwd()
+    folders = (
+        list(getattr(sys.modules.get(above), "__path__", []))
+        if above
+        else [here, *(one for one in sys.path if one.startswith(here + os.sep) and "site-packages" not in one)]
+    )
     names = dict.fromkeys(one.name for one in islice(pkgutil.iter_modules(folders), _MOST))
     return [f"{above}.{name}" if above else name for name in near_names(last, names)]
+
+
+def did_you_mean(near: Iterable[str]) -> str:
+    """The end of a message; nothing where nothing is near."""
+    found = list(near)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def near_paths(path: str) -> list[str]:
