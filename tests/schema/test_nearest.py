@@ -1,6 +1,5 @@
 """What is offered for a name that is not there."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -52,4 +51,4 @@ def test_modules_of_the_project_and_of_a_package_but_none_of_pythons_own(here: P
 
 
 def test_names() -> None:
-    assert near_names("TrainStat", ["TrainState", "train_state", os.sep]) == ["TrainState"]
+    assert near_names("TrainStat", ["Params", "TrainState"]) == ["TrainState"]

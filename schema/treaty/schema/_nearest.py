@@ -12,7 +12,7 @@ from typing import Final
 
 _MOST: Final = 10_000  # names of a folder that are looked at
 _SHOWN: Final = 3
-_LIKENESS: Final = 0.7  # of 1, which is the same
+_LIKENESS: Final = 0.65  # of 1, which is the same
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
