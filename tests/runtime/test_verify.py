@@ -1,6 +1,7 @@
 """`verify` of every format: what is whole is said to be, and what is cut off, gone or changed is found."""
 
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -110,3 +111,15 @@ def test_of_several_shards_each_is_looked_at(tmp_path: Path) -> None:
         with pytest.raises(CorruptCheckpointError, match=shard.name):
             verify(tmp_path / "x.safetensors")
         shard.write_bytes(whole)
+
+
+@every_format
+def test_a_bar_goes_to_its_end_in_units_of_powers_of_two(
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Rich takes the output for a terminal
+    found = verify(path, progress=True)
+    bars = re.findall(r"([0-9.]+)/([0-9.]+) (\w+)", capsys.readouterr().err)
+    whole = f"{found.nbytes / 1024:.1f}"
+    assert (bars[0], bars[-1]) == (("0.0", whole, "KiB"), (whole, whole, "KiB"))
+    assert command(path, "--quiet") == (0, "")
