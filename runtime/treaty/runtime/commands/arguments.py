@@ -1,6 +1,5 @@
 """Arguments that several commands take: checkpoints, parts of them, classes by the names of their modules, sizes of dims."""
 
-import ast
 import importlib
 import os
 import re
@@ -101,6 +100,8 @@ def as_options(text: str) -> str:
 
 
 def _as_option(found: "re.Match[str]") -> str:
+    import ast
+
     option = _OPTIONS[found[1]]
     try:
         value = ast.literal_eval(found[2])

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from treaty.runtime import Inspection
@@ -50,18 +51,19 @@ def as_text(
     """For people: alike leaves are one row each, unless all are asked for."""
     paths = [path for path, _ in leaves]
     kinds = [_kind(leaf, values.get((*root, *path), _UNKNOWN)) for path, leaf in leaves]
+    sizes = [leaf.nbytes for _, leaf in leaves]
     rows = each(paths, root) if show_all else folded(paths, kinds.__getitem__, depth, root)
     shown = rows if show_all else rows[:MOST_ROWS]
-    lines = table([_row(row, leaves, kinds, values, root) for row in shown], soft=(2,)) if shown else []
+    lines = table([_row(row, paths, kinds, sizes, values, root) for row in shown], soft=(2,)) if shown else []
     if len(rows) > len(shown):
         lines.append(f"… and {len(rows) - len(shown)} rows more; --depth 2 sums them, --all shows every leaf")
-    return [*_head(found, [leaf for _, leaf in leaves]), "", *lines]
+    return [*_head(found, [leaf for _, leaf in leaves], sum(sizes)), "", *lines]
 
 
-def _head(found: Inspection, leaves: Sequence[ListedLeaf]) -> list[str]:
-    nbytes = sum(leaf.nbytes for leaf in leaves)
-    stored_bytes = sum(getattr(leaf, "stored_bytes", leaf.nbytes) for leaf in leaves)  # known of Treaty's directories
-    stored = "" if stored_bytes == nbytes else f", stored in {size_shown(stored_bytes)}"
+def _head(found: Inspection, leaves: Sequence[ListedLeaf], nbytes: int) -> list[str]:
+    stored = ""
+    if any(getattr(leaf, "codec", None) for leaf in leaves):  # of Treaty's directories
+        stored = f", stored in {size_shown(sum(getattr(leaf, 'stored_bytes', 0) for leaf in leaves))}"
     lines = [
         ("step", "" if found.step is None else str(found.step)),
         ("format", found.format),
@@ -75,14 +77,14 @@ def _head(found: Inspection, leaves: Sequence[ListedLeaf]) -> list[str]:
 
 
 def _row(
-    row: Row, leaves: Sequence[tuple[Path, ListedLeaf]], kinds: list[str], values: Mapping[Path, Any], root: Path
+    row: Row, paths: list[Path], kinds: list[str], sizes: list[int], values: Mapping[Path, Any], root: Path
 ) -> tuple[str, str, str, str]:
     first = row.leaves[0]
-    nbytes = sum(leaves[number][1].nbytes for number in row.leaves)
+    nbytes = sum(sizes[number] for number in row.leaves)
     if row.is_sum:
         count = len(row.leaves)
         return row.path, f"{count} {'leaf' if count == 1 else 'leaves'}", size_shown(nbytes) if nbytes else "", ""
-    found = [values.get((*root, *leaves[number][0]), _UNKNOWN) for number in (first, row.leaves[-1])]
+    found = [values.get((*root, *paths[number]), _UNKNOWN) for number in (first, row.leaves[-1])]
     shown = list(dict.fromkeys(map(_value, found)))  # of a run the first and the last, unless they are the same
     size = " … ".join(shown) if any(shown) else size_shown(nbytes) if nbytes else ""
     return row.path, kinds[first], size, f"{len(row.leaves)} alike" if len(row.leaves) > 1 else ""
@@ -90,10 +92,15 @@ def _row(
 
 def _kind(leaf: ListedLeaf, value: Any) -> str:
     if leaf.dtype is not None:
-        return f"{leaf.dtype}{list(leaf.shape)}"
+        return _array(leaf.dtype, leaf.shape)
     if value is _UNKNOWN:
         return "value"
     return "empty" if value == {} else "None" if value is None else type(value).__name__
+
+
+@cache
+def _array(dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{dtype}{list(shape)}"
 
 
 def _value(value: Any) -> str:

@@ -8,9 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Final, TypeAlias
-
-from attrs import Factory, define, frozen
+from typing import Final, NamedTuple, TypeAlias
 
 from treaty.runtime._errors import show_keys
 
@@ -21,8 +19,7 @@ _FEWEST_LEAVES: Final = 4
 _COUNTED: Final = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 
 
-@frozen
-class Row:
+class Row(NamedTuple):
     """`leaves` are the numbers of those that it stands for; of a sum, all that is below."""
 
     path: str
@@ -30,11 +27,13 @@ class Row:
     is_sum: bool = False
 
 
-@define
 class _Node:
-    below: "dict[str, _Node]" = Factory(dict)
-    leaf: int | None = None
-    form: int = -1
+    __slots__ = ("below", "form", "leaf")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node] = {}
+        self.leaf: int | None = None
+        self.form = -1
 
 
 def folded(paths: Sequence[Path], form: Callable[[int], str], depth: int | None = None, root: Path = ()) -> list[Row]:
@@ -43,7 +42,10 @@ def folded(paths: Sequence[Path], form: Callable[[int], str], depth: int | None 
     for number, path in enumerate(paths):
         node = top
         for key in path:
-            node = node.below.setdefault(key, _Node())
+            below = node.below.get(key)
+            if below is None:
+                below = node.below[key] = _Node()
+            node = below
         node.leaf = number
     _give_forms(top, form, {})
     return list(_rows([top], show_keys(root), depth))
@@ -55,11 +57,11 @@ def each(paths: Sequence[Path], root: Path = ()) -> list[Row]:
 
 
 def _give_forms(node: _Node, form: Callable[[int], str], known: dict[object, int]) -> None:
-    for one in node.below.values():
+    found: list[object] = [None if node.leaf is None else form(node.leaf)]
+    for key, one in node.below.items():
         _give_forms(one, form, known)
-    leaf = None if node.leaf is None else form(node.leaf)
-    found = (leaf, tuple((key, one.form) for key, one in node.below.items()))
-    node.form = known.setdefault(found, len(known))
+        found += (key, one.form)
+    node.form = known.setdefault(tuple(found), len(known))
 
 
 def _rows(alike: list[_Node], shown: str, depth: int | None) -> Iterator[Row]:

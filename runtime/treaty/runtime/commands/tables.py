@@ -1,6 +1,5 @@
 """Tables that fit the terminal: a cell that is too wide loses its middle, and no line is wrapped. Elsewhere they are as wide as they are."""
 
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -30,7 +29,11 @@ def table(rows: Sequence[Sequence[str]], soft: Sequence[int] = (), indent: str =
 
 def terminal_width() -> int | None:
     """None where standard output is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    from shutil import get_terminal_size  # which imports much
+
+    return get_terminal_size().columns
 
 
 def fit_line(text: str) -> str:
