@@ -16,7 +16,7 @@ from treaty import runtime
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
-TUTORIALS = ["evolution.md", "golden.md", "scaffold.md", "tutorial.md"]
+TUTORIALS = ["command-line.md", "evolution.md", "golden.md", "scaffold.md", "tutorial.md"]
 FILE = re.compile(r"# (\w+\.py)\n")
 EXCERPT = re.compile(r"# excerpt of (\w+\.py)\n")
 

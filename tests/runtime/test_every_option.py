@@ -146,6 +146,12 @@ WRONG: dict[str, tuple[Any, dict[str, Any], type[TreatyError], str]] = {
         TreatyError,
         "at='a..b': expected a path like params or blocks[3].up or table['a.b']",
     ),
+    "at, no key in quotes": (
+        Train,
+        {"at": "['a\\']"},
+        TreatyError,
+        r"""at="['a\\']": expected a key in quotes as Python writes it, got 'a\'""",
+    ),
     "at, another path": (
         Train,
         {"at": "parms"},

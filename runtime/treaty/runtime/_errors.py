@@ -60,10 +60,6 @@ class MissingCheckpointError(IncompleteCheckpointError, FileNotFoundError):
         self.errno, self.strerror = errno.ENOENT, os.strerror(errno.ENOENT)
 
 
-class MissingPartError(TreatyError):
-    """A checkpoint has no part of the path that was asked for. Not public: callers of `restore` get a TreatyError."""
-
-
 class StorageError(TreatyError, OSError):
     """A disk or an object store failed. It is also the error that Python has for its `errno`, such as a PermissionError.
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence, Set
 from typing import Final, TypeAlias, TypeVar
 
-from treaty.runtime._errors import MissingPartError, show_keys
+from treaty.runtime._errors import show_keys
 from treaty.schema import Schema, TreatyError, ir
 from treaty.schema.evolution.moves import nodes_below, without
 from treaty.schema.evolution.resolution import EACH, Path
@@ -16,6 +16,10 @@ _T = TypeVar("_T")
 
 _STEP: Final = re.compile(r"""\.?(?P<name>[^.\[\]'"$]+)|\[(?P<index>-?[0-9]+)\]|\[(?P<quoted>'[^']*'|"[^"]*")\]""")
 _SHOWN: Final = 12
+
+
+class MissingPartError(TreatyError):
+    """There is no part of the path that was asked for. Only commands tell it from other TreatyErrors."""
 
 
 def select(leaves: Sequence[tuple[Path, _T]], at: At, where: str) -> list[tuple[Path, _T]]:

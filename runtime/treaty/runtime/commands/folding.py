@@ -27,24 +27,24 @@ class Row(NamedTuple):
     is_sum: bool = False
 
 
-class _Node:
+class _Branch:
     __slots__ = ("below", "form", "leaf")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node] = {}
+        self.below: dict[str, _Branch] = {}
         self.leaf: int | None = None
         self.form = -1
 
 
 def folded(paths: Sequence[Path], form: Callable[[int], str], depth: int | None = None, root: Path = ()) -> list[Row]:
     """The leaves with these paths as rows. `form` says of a leaf what alike ones have in common; below `depth` there are sums."""
-    top = _Node()
+    top = _Branch()
     for number, path in enumerate(paths):
         node = top
         for key in path:
             below = node.below.get(key)
             if below is None:
-                below = node.below[key] = _Node()
+                below = node.below[key] = _Branch()
             node = below
         node.leaf = number
     _give_forms(top, form, {})
@@ -56,7 +56,7 @@ def each(paths: Sequence[Path], root: Path = ()) -> list[Row]:
     return [Row(show_keys((*root, *path)), (number,)) for number, path in enumerate(paths)]
 
 
-def _give_forms(node: _Node, form: Callable[[int], str], known: dict[object, int]) -> None:
+def _give_forms(node: _Branch, form: Callable[[int], str], known: dict[object, int]) -> None:
     found: list[object] = [None if node.leaf is None else form(node.leaf)]
     for key, one in node.below.items():
         _give_forms(one, form, known)
@@ -64,7 +64,7 @@ def _give_forms(node: _Node, form: Callable[[int], str], known: dict[object, int
     node.form = known.setdefault(tuple(found), len(known))
 
 
-def _rows(alike: list[_Node], shown: str, depth: int | None) -> Iterator[Row]:
+def _rows(alike: list[_Branch], shown: str, depth: int | None) -> Iterator[Row]:
     """Of nodes of one form, each at the same place in an item of its own."""
     first = alike[0]
     if depth == 0 and first.below:
@@ -77,14 +77,14 @@ def _rows(alike: list[_Node], shown: str, depth: int | None) -> Iterator[Row]:
         yield from _rows(below, shown + _step(run), None if depth is None else depth - 1)
 
 
-def _leaves(node: _Node) -> Iterator[int]:
+def _leaves(node: _Branch) -> Iterator[int]:
     if node.leaf is not None:
         yield node.leaf
     for one in node.below.values():
         yield from _leaves(one)
 
 
-def _runs(node: _Node) -> Iterator[list[str]]:
+def _runs(node: _Branch) -> Iterator[list[str]]:
     run: list[str] = []
     for key in _counted(node):
         if run and not _goes_on(node, run[-1], key):
@@ -94,21 +94,21 @@ def _runs(node: _Node) -> Iterator[list[str]]:
     yield from _closed(node, run)
 
 
-def _closed(node: _Node, run: list[str]) -> Iterator[list[str]]:
+def _closed(node: _Branch, run: list[str]) -> Iterator[list[str]]:
     if not run:
         return
     is_worth_it = len(run) >= (_FEWEST_NODES if node.below[run[0]].below else _FEWEST_LEAVES)
     yield from [run] if is_worth_it else ([key] for key in run)
 
 
-def _counted(node: _Node) -> Iterator[str]:
+def _counted(node: _Branch) -> Iterator[str]:
     """Formats without an order give 1, 10, 2: those of one name stand together, and are put in the order of their numbers."""
     for name, group in groupby(node.below, _name):
         keys = list(group)
         yield from keys if name is None else sorted(keys, key=_number)
 
 
-def _goes_on(node: _Node, last: str, key: str) -> bool:
+def _goes_on(node: _Branch, last: str, key: str) -> bool:
     return (
         _name(key) is not None
         and _name(key) == _name(last)

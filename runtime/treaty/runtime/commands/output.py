@@ -15,7 +15,6 @@ from treaty.runtime._errors import (
     IncompleteCheckpointError,
     KeyMapError,
     MissingCheckpointError,
-    MissingPartError,
     StateMismatchError,
 )
 from treaty.runtime.commands.arguments import paths_given
@@ -64,6 +63,8 @@ def reporting(
 
 
 def exit_code(error: BaseException, damaged: int = FOUND) -> int:
+    from treaty.runtime._restore.select import MissingPartError  # not before there is an error
+
     if isinstance(error, (MissingCheckpointError, MissingPartError)):
         return NOT_THERE
     return damaged if isinstance(error, _FINDINGS) else IMPOSSIBLE
