@@ -56,8 +56,8 @@ INSIDE_RUNTIME = {
     "formats": "_errors _restore _storage formats/directory formats/eformer formats/msgpack formats/npz formats/orbax "
     "formats/safetensors formats/shared",
     "_checkpoint": "_devices _errors _lazy _process _restore _save _state _storage _trees formats formats/shared",
-    "_convert": "_errors _keymaps _lazy _process _restore _same _state _storage _trees formats formats/shared",
     "_manager": "_checkpoint _errors _process _restore _storage formats formats/directory formats/shared",
+    "_convert": "_errors _keymaps _lazy _manager _process _restore _same _state _storage _trees formats formats/directory formats/shared",
     "_golden": "_checkpoint _errors _evolve _lazy _save _state _storage _trees formats formats/shared",
     "_report": "_checkpoint _errors _lazy _manager _process _restore _same _storage _trees formats formats/shared",
     "_flax": "_errors _state _storage formats/msgpack formats/shared",

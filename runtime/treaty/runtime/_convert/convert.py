@@ -47,6 +47,7 @@ class Converted:
     destination: str
     leaves: int
     nbytes: int
+    where: str  # what was read: of a run that is its newest step
 
 
 @frozen
@@ -55,6 +56,17 @@ class Mapped:
 
     keymap: KeyMap
     reverse: bool = False
+
+
+@frozen
+class OfRun:
+    """What a step of a run has that a checkpoint by itself has not."""
+
+    title: str  # of its progress
+    note: Mapping[str, Any]  # what a manager knows it by
+    metadata: Mapping[str, Any]
+    base: str | None  # the neighbour that is converted already
+    items: tuple[str, ...]  # the trees in it: one is the state, of several each is a field
 
 
 @uninterrupted
@@ -70,6 +82,7 @@ def convert(
     max_shard_bytes: int | None = None,
     replace: bool = False,
     progress: bool | None = False,
+    of_run: OfRun | None = None,
 ) -> Converted:
     """Write the checkpoint at `source` to `destination` in another format.
 
@@ -95,7 +108,7 @@ def convert(
         remove(written.parent)
         written.parent.mkdir()
         check_place(place, to, format.members(origin), replace)
-        opened = format.open(origin, known)
+        opened = format.open(origin, known) if of_run is None else _items(format, origin, known, of_run.items)
         opened.scratch = folder
         schema = None if cls is None else codec_of_class(cls).schema.as_stored
         tree = _laid_out(opened.settled(schema if mapped is None else None), cls, mapped, sizes)
@@ -103,8 +116,12 @@ def convert(
         writing = Writing(None if reversed else schema, _metadata(opened.metadata, to), max_shard_bytes)
         if cls is None and mapped is None and to.keeps_schema:
             writing = writing._replace(schema=opened.schema, revisions=opened.revisions)
-        _write(written, to, tree, writing, folder, progress)
-        return Converted(format.name, to.name, sum(1 for _ in flatten(tree)), nbytes_of(tree))
+        if of_run is not None:
+            writing = writing._replace(metadata=of_run.metadata, step=of_run.note, base=of_run.base)
+        title = "convert" if of_run is None else of_run.title
+        with progress_bar(title, 2 * nbytes_of(tree), progress) as advance:
+            _write(written, to, tree, writing, folder, advance)
+        return Converted(format.name, to.name, sum(1 for _ in flatten(tree)), nbytes_of(tree), opened.where)
 
     with workspace(place) as space:
         written = space.folder / "new" / place.name
@@ -126,11 +143,26 @@ def _metadata(metadata: Mapping[str, Any], to: Format) -> Mapping[str, Any]:
     return {name: one if isinstance(one, str) else json.dumps(one) for name, one in metadata.items()}
 
 
+def _items(format: Format, place: str, known: Known, items: tuple[str, ...]) -> Source:
+    """A step by its items."""
+    if len(items) > 1:
+        several = [format.open(os.path.join(place, name), known) for name in items]
+        joined = Source(place, {name: one.tree() for name, one in zip(items, several, strict=True)})
+        joined.is_exact = several[0].is_exact
+        return joined
+    return format.open(os.path.join(place, *items), known)
+
+
 def _write(
-    written: Path, to: Format, tree: dict[str, Any], writing: Writing, folder: Path, progress: bool | None
+    written: Path,
+    to: Format,
+    tree: dict[str, Any],
+    writing: Writing,
+    folder: Path,
+    advance: Callable[[int], None],
 ) -> None:
     """Write a tree, and compare what can be read of it."""
-    with progress_bar("convert", 2 * nbytes_of(tree), progress) as advance, Workers(1, "treaty-hash") as hashing:
+    with Workers(1, "treaty-hash") as hashing:
         passed = _Passed(advance, hashing)
         to.write(str(written), passed.watch(tree), writing)
         give_back_memory()

@@ -33,7 +33,7 @@ def check_place(place: Path, to: Format, sources: Sequence[Path], replace: bool)
         raise InvalidArgumentError(f"expected a free place, got something at {taken[0]}; --force replaces it")
     for source in sources:
         for one in taken or [place]:
-            _check_apart(source, one)
+            check_apart(source, one)
     for one in taken:
         is_folder = one.is_dir() and not one.is_symlink()
         if is_file and is_folder:
@@ -116,7 +116,7 @@ def _check_free(taken: Iterable[Path]) -> None:
         raise InvalidArgumentError(f"expected a free place, got something that came to {one} during the conversion")
 
 
-def _check_apart(source: Path, place: Path) -> None:
+def check_apart(source: Path, place: Path) -> None:
     here, there = Path(os.path.realpath(source)), Path(os.path.realpath(place))
     own = Path(os.path.realpath(source.parent), source.name)  # a link, which would be removed with its folder
     if here == there or (source.exists() and place.exists() and os.path.samefile(source, place)):

@@ -40,7 +40,7 @@ class LocalSteps:
         is_new = not os.path.isdir(os.path.join(self.path, HOME))
         if is_new and os.path.isdir(self.path) and FORMATS["orbax"].is_at(self.path):
             raise InvalidArgumentError(
-                f"expected a directory of steps, got one of Orbax at {self.where}; take another, and copy steps into it: treaty convert {self.where}/100 STEPS/100"
+                f"expected a directory of steps, got one of Orbax at {self.where}; convert it, and take that: treaty convert {self.where} NEW --all-steps"
             )
 
     def take(self) -> None:

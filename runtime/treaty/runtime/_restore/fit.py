@@ -41,6 +41,8 @@ class _Fitter:
             type = type.item
         if isinstance(state, LazyArray):
             return _fit_array(type, state)
+        if state.__class__ in (int, float, bool):
+            return _fit_number(type, state)
         if isinstance(type, ir.Untyped):
             return python_scalars(state)
         parts = ir.parts(self.schema, type, state if state.__class__ is dict else ())
@@ -81,6 +83,23 @@ def _fit_array(type: ir.Type, leaf: LazyArray) -> Any:
     if isinstance(type, (ir.Sequence, ir.Tuple, ir.Dict, ir.Optional, ir.Partial)):
         return leaf
     assert_never(type)
+
+
+def _fit_number(type: ir.Type, number: Any) -> Any:
+    """A number that was a numpy scalar before a format that tells them not apart, if its dtype holds it."""
+    if not isinstance(type, ir.NumpyScalar) and not (isinstance(type, ir.Array) and not type.dims):
+        return number
+    dtype = BY_NAME[type.dtype].numpy
+    if (dtype == np.bool_) != isinstance(number, bool):
+        return number
+    try:
+        with np.errstate(all="ignore"):
+            found = np.asarray(np.asarray(number).astype(dtype) if isinstance(number, float) else dtype.type(number))
+    except (OverflowError, TypeError, ValueError):
+        return number
+    if found != number and number == number:  # NaN is no loss
+        return number
+    return found[()] if isinstance(type, ir.NumpyScalar) else found
 
 
 def _as_declared(dtype: "np.dtype[Any]", leaf: LazyArray) -> LazyArray:

@@ -17,7 +17,7 @@ from treaty.runtime._evolve.histories import has_history, history_of
 from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.select import narrowed
-from treaty.runtime._restore.source import Source
+from treaty.runtime._restore.source import Source, says_nothing
 from treaty.runtime._state.explain import explain, fits
 from treaty.runtime._state.registry import Codec, revisions_of
 from treaty.runtime._trees import abstract, flatten
@@ -75,7 +75,7 @@ def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Reso
     if options.revision is not None:
         _check_revision(codec, _history(codec), options.revision)
     writer = None if source.schema is None else narrowed(source.schema, options.at)
-    if writer is None or _says_nothing(writer):
+    if writer is None or says_nothing(writer):
         return _by_structure(source, codec, options, _history(codec))
     tree = source.tree(codec.schema if options.at is None else None, options.at)
     if options.revision is None and writer.is_like(codec.schema) and _says_present(source, codec):
@@ -120,11 +120,6 @@ def _history(codec: Codec[Any]) -> History | None:
     cls = codec.schema.root_class
     found = history_of(cls.symbol) if has_history(cls.module) else None
     return found if found is not None and found.revisions else None
-
-
-def _says_nothing(schema: Schema) -> bool:
-    """Whether a directory was written without a class, by a conversion: all that is known is its keys."""
-    return schema.root == "tree" and all(isinstance(field.type, ir.Untyped) for field in schema.root_class.fields)
 
 
 def _says_present(source: Source, codec: Codec[Any]) -> bool:

@@ -8,7 +8,7 @@ from treaty.runtime._restore.fit import fit, python_scalars
 from treaty.runtime._restore.select import At, select
 from treaty.runtime._state.alike import AlikeRun
 from treaty.runtime._trees import dotted, flatten, nest
-from treaty.schema import Schema
+from treaty.schema import Schema, ir
 
 
 class Source:
@@ -61,3 +61,8 @@ class Source:
 
     def require_files(self) -> None:
         """That all files are there, in full length, for whoever looks at no array. Most formats know when they are opened."""
+
+
+def says_nothing(schema: Schema) -> bool:
+    """Whether a directory was written without a class, by a conversion: all that is known is its keys."""
+    return schema.root == "tree" and all(isinstance(field.type, ir.Untyped) for field in schema.root_class.fields)

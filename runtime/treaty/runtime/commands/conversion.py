@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +15,13 @@ from treaty.runtime.commands.arguments import CHECKPOINT, PATH, complete_format,
 from treaty.runtime.commands.folding import each, folded
 from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say, size_shown
 from treaty.runtime.commands.tables import table
-from treaty.runtime.formats.table import FORMATS
+from treaty.runtime.formats.table import DEFAULT, FORMATS
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
 
 if TYPE_CHECKING:
     from treaty.runtime._convert.compare import Difference
+    from treaty.runtime._convert.run import ConvertedRun
 
 
 class _Convert(click.Command):
@@ -55,6 +58,18 @@ class _Convert(click.Command):
 )
 @click.option("--max-shard-bytes", type=click.IntRange(min=1), help="Split safetensors into files of so many bytes.")
 @click.option("--force", is_flag=True, help="Replace DST if it is there.")
+@click.option(
+    "--all-steps",
+    is_flag=True,
+    help="Of the directory of Orbax's CheckpointManager take every step, not only the newest; DST is a directory of steps for Treaty's.",
+)
+@click.option(
+    "--item",
+    "items",
+    multiple=True,
+    metavar="NAME",
+    help="With --all-steps: which tree of each step; several are fields.",
+)
 @click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
 @reporting()
 def convert(
@@ -68,32 +83,77 @@ def convert(
     to_format: str | None,
     max_shard_bytes: int | None,
     force: bool,
+    all_steps: bool,
+    items: tuple[str, ...],
     quiet: bool,
 ) -> None:
     """Write the checkpoint SRC to DST in the format that DST's suffix or --to says.
 
-    Every leaf of the result is compared with the source before DST is there. Exit code 1 if SRC is damaged, or does not fit --schema or --map.
+    Every leaf of the result is compared with the source before DST is there. Of a directory of steps the newest is
+    taken, or, with --all-steps, each that DST does not have yet. Exit code 1 if SRC is damaged, or does not fit --schema or --map.
     """
     from treaty.runtime._convert.convert import Mapped
     from treaty.runtime._convert.convert import convert as run
+    from treaty.runtime._convert.run import convert_run
 
     if reverse and keymap is None:
         raise TreatyError("--reverse needs --map, whose direction it turns")
+    if items and not all_steps:
+        raise TreatyError("--item needs --all-steps; of one step give the path of the item, like RUN/100/NAME")
+    cls = None if schema is None else named(schema, "--schema")
+    mapped = None if keymap is None else Mapped(_read_map(keymap), reverse)
+    sizes = dict(map(size_of, dims))
+    progress = False if quiet else None
+    if all_steps:
+        _require_no_other({"--to": to_format, "--max-shard-bytes": max_shard_bytes, "--force": force or None})
+        steps = convert_run(
+            source,
+            destination,
+            items=items,
+            cls=cls,
+            mapped=mapped,
+            sizes=sizes,
+            from_format=from_format,
+            progress=progress,
+        )
+        if not quiet:
+            say("\n".join(_as_lines(steps)))
+        return
     done = run(
         source,
         destination,
-        cls=None if schema is None else named(schema, "--schema"),
-        mapped=None if keymap is None else Mapped(_read_map(keymap), reverse),
-        sizes=dict(map(size_of, dims)),
+        cls=cls,
+        mapped=mapped,
+        sizes=sizes,
         from_format=from_format,
         to_format=to_format,
         max_shard_bytes=max_shard_bytes,
         replace=force,
-        progress=False if quiet else None,
+        progress=progress,
     )
     if not quiet:
         leaves = "1 leaf" if done.leaves == 1 else f"{done.leaves} leaves"
-        say(f"{done.source} -> {done.destination}: {leaves}, {size_shown(done.nbytes)} of arrays, all compared")
+        is_all = os.path.normpath(done.where) == os.path.normpath(source)
+        source = done.source if is_all else f"{done.source} ({done.where})"
+        say(f"{source} -> {done.destination}: {leaves}, {size_shown(done.nbytes)} of arrays, all compared")
+
+
+def _require_no_other(options: Mapping[str, object]) -> None:
+    for name, given in options.items():
+        if given is not None and (name, given) != ("--to", DEFAULT):
+            raise TreatyError(f"{name} is for one checkpoint; with --all-steps DST is a directory of Treaty's steps")
+
+
+def _as_lines(done: "ConvertedRun") -> Iterator[str]:
+    def of(steps: list[int]) -> str:
+        shown = f"{min(steps)} to {max(steps)}" if len(steps) > 1 else f"{steps[0]}"
+        return f"{'step' if len(steps) == 1 else f'{len(steps)} steps,'} {shown}"
+
+    if done.written:
+        yield f"{done.source} -> {DEFAULT}: {of(done.written)}, {size_shown(done.nbytes)} of arrays, all compared"
+    if done.there:
+        yield f"there already: {of(done.there)}"
+    yield from (f"left out: {name}: {why}" for name, why in sorted(done.left_out.items()))
 
 
 @click.command()

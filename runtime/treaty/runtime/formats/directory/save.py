@@ -52,7 +52,8 @@ def _planned(path: str, tree: Mapping[str, Any], writing: Writing) -> tuple[Plac
         plan = plan_tree(tree, _untyped(tree), {}, writing.metadata)
     else:
         plan = plan_tree(tree, schema, dims_of(schema, tree), writing.metadata)
-        plan = evolve(plan, revisions=writing.revisions, step=writing.step)
+        plan = evolve(plan, revisions=writing.revisions)
+    plan = evolve(plan, step=writing.step)
     if writing.measure is not None:
         writing.measure.nbytes = sum(leaf.nbytes for leaf in plan.leaves)
         plan = evolve(plan, advance=writing.measure.advance)

@@ -8,7 +8,7 @@ from treaty.runtime._lazy import HostArray, LazyArray, Part, SharedArray, Start,
 from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.workers import Workers
 from treaty.runtime._restore.select import At, select
-from treaty.runtime._restore.source import Source
+from treaty.runtime._restore.source import Source, says_nothing
 from treaty.runtime._storage.memory import aligned
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import nest
@@ -29,6 +29,7 @@ class DirectorySource(Source):
         super().__init__(place.where, metadata=manifest.metadata)
         self.schema = manifest.schema
         self.revisions = manifest.revisions
+        self.is_exact = not says_nothing(manifest.schema)  # then what another format left open was stored as it looked
         self._leaves = manifest.leaves
         self._reader = CheckpointReader(place, manifest)
         self._files = [_PackFile(self._reader, index) for index in range(len(manifest.files))]

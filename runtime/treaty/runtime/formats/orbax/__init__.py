@@ -18,6 +18,7 @@ FORMAT = Format(
     write=later(f"{__name__}.source:write_tree"),
     owns=later(f"{__name__}.recognise:owns"),
     step_path=later(f"{__name__}.find:step_path"),
+    run=later(f"{__name__}.steps:stored_run"),
 )
 
 if TYPE_CHECKING:

@@ -40,18 +40,18 @@ def find_item(path: Path, step: int | None = None, item: str | None = None) -> P
     if not path.is_dir():
         raise MissingCheckpointError(f"expected an Orbax checkpoint, got no directory at {path}")
     _require_committed(path)
-    if _is_item(path):
+    if is_item(path):
         if step is not None or item is not None:
             raise TreatyError(f"{path} is one item; pass the directory above it to choose a step or an item")
         return path
-    items = _items(path)
-    steps = {} if items else _steps(path)
+    items = items_in(path)
+    steps = {} if items else steps_in(path)
     if steps:
         path = _choose_step(path, steps, step)
         _require_committed(path)
-        if _is_item(path):
+        if is_item(path):
             return path
-        items = _items(path)
+        items = items_in(path)
     elif step is not None:
         raise TreatyError(f"{path} holds no steps, so that step={step} cannot be chosen")
     return _choose_item(path, items, item)
@@ -59,7 +59,7 @@ def find_item(path: Path, step: int | None = None, item: str | None = None) -> P
 
 def step_path(path: str, step: int) -> str:
     """Where a step of a directory of steps is."""
-    steps = {} if _is_item(Path(path)) or _items(Path(path)) else _steps(Path(path))
+    steps = {} if is_item(Path(path)) or items_in(Path(path)) else steps_in(Path(path))
     if not steps:
         raise InvalidArgumentError(f"expected a directory of steps, got one of none at {path}")
     return str(_choose_step(Path(path), steps, step))
@@ -98,15 +98,15 @@ def _is_committed(path: Path) -> bool:
     return read_json(path / STEP_METADATA).get("commit_timestamp_nsecs", 0) is not None
 
 
-def _items(path: Path) -> list[str]:
-    return sorted(one.name for one in path.iterdir() if TEMPORARY not in one.name and _is_item(one))
+def items_in(path: Path) -> list[str]:
+    return sorted(one.name for one in path.iterdir() if TEMPORARY not in one.name and is_item(one))
 
 
-def _is_item(path: Path) -> bool:
+def is_item(path: Path) -> bool:
     return (path / METADATA).is_file() or is_aggregate(path / AGGREGATE)
 
 
-def _steps(path: Path) -> dict[int, list[Path]]:
+def steps_in(path: Path) -> dict[int, list[Path]]:
     steps: dict[int, list[Path]] = {}
     for one in path.iterdir():
         match = _STEP.fullmatch(one.name)

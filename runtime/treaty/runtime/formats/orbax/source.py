@@ -29,7 +29,7 @@ class OrbaxSource(Source):
     def __init__(self, path: str, known: Known | None = None, step: int | None = None, item: str | None = None) -> None:
         place = Path(local_path(path))
         self._item = find_item(place, step, item)
-        super().__init__(path if self._item == place else str(self._item))
+        super().__init__(path if self._item == place else str(self._item))  # of a run or a step, what was taken of it
         self.step = step_of(place, self._item)
 
     def whole(self, schema: Schema | None) -> Any:

@@ -39,6 +39,26 @@ class Writing(NamedTuple):
     then: "Callable[[], None] | None" = None  # called when a save in the background has ended, well or not
 
 
+class StoredStep(NamedTuple):
+    """A committed step of a run that another library's manager saved, and what that noted of it."""
+
+    number: int
+    path: str
+    items: tuple[str, ...]  # the trees in it; none where the step is one itself
+    metrics: Mapping[str, float]
+    metadata: Mapping[str, Any]
+    time: float  # when its save began
+    others: tuple[str, ...]  # what else is in it, and is not read
+
+
+class StoredRun(NamedTuple):
+    """A directory of such steps, the newest first."""
+
+    steps: list[StoredStep]
+    left_out: Mapping[str, str]  # names that are no committed steps, and why
+    damaged: Mapping[int, str]
+
+
 def itself(path: str) -> list[Path]:
     """A checkpoint that is one file or one directory."""
     return [Path(path)]
@@ -86,6 +106,7 @@ class Format(NamedTuple):
     verify: Callable[[str, Known, bool | None], Any] | None = None
     remove: Callable[[str], bool] | None = None  # False where the general way is right for this path
     step_path: Callable[[str, int], str] | None = None  # where a step of a directory of steps is
+    run: Callable[[str], StoredRun] | None = None  # of a directory of steps that is not a manager's of ours
     move: Callable[[Path, list[Path], bool], None] | None = (
         None  # finished files to the place, for a lone writer or not
     )

@@ -1,0 +1,125 @@
+"""The steps of a CheckpointManager's directory, each with what Orbax keeps beside its trees: metrics and metadata, as JSON."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from treaty.runtime._errors import (
+    CorruptCheckpointError,
+    IncompleteCheckpointError,
+    MissingCheckpointError,
+    storing,
+)
+from treaty.runtime._storage.paths import local_path
+from treaty.runtime.formats.orbax.find import (
+    COMMITTED,
+    STEP_METADATA,
+    TEMPORARY,
+    is_item,
+    items_in,
+    read_json,
+    steps_in,
+)
+from treaty.runtime.formats.shared.format import StoredRun, StoredStep
+from treaty.schema import TreatyError
+
+_METRICS: Final = "metrics"  # the item, and the file in it
+_JSON: Final = "metadata"  # the file of every other item of JSON
+_NANOSECONDS: Final = 1e9
+_ROOT: Final = "metadata/_ROOT_METADATA"
+
+
+def stored_run(path: str) -> StoredRun:
+    """Every committed step, the newest first. Of two directories with one number neither is meant more than the other."""
+    folder = Path(local_path(path))
+    with storing("read", path):
+        if is_item(folder) or items_in(folder):
+            raise MissingCheckpointError(
+                f"expected the directory of an Orbax CheckpointManager, got one step at {path}"
+            )
+        found = steps_in(folder)
+        committed = {one.name for several in found.values() for one in several}
+        steps, damaged, left_out = [], {}, dict(_unfinished(folder, committed))
+        for number, several in sorted(found.items(), reverse=True):
+            if len(several) > 1:
+                names = " and ".join(sorted(one.name for one in several))
+                raise TreatyError(f"expected one directory for step {number}, got {names} in {path}; move one away")
+            try:
+                steps.append(_step(number, several[0]))
+            except MissingCheckpointError as error:
+                left_out[several[0].name] = str(error)
+            except (CorruptCheckpointError, IncompleteCheckpointError) as error:
+                damaged[number] = str(error)
+        if not found:
+            raise MissingCheckpointError(f"expected committed steps of Orbax, got none in {path}")
+        if (folder / _ROOT).is_file() and read_json(folder / _ROOT).get("custom_metadata"):
+            left_out[_ROOT] = "it is of no step"
+    return StoredRun(steps, left_out, damaged)
+
+
+def _unfinished(folder: Path, committed: set[str]) -> Iterator[tuple[str, str]]:
+    for one in sorted(folder.iterdir()):
+        is_step = TEMPORARY in one.name or (one / STEP_METADATA).exists()
+        if is_step and one.is_dir() and one.name not in committed:
+            yield one.name, "its save did not end"
+
+
+def _step(number: int, folder: Path) -> StoredStep:
+    items = () if is_item(folder) else tuple(items_in(folder))
+    if not items and not is_item(folder):
+        raise MissingCheckpointError("there is no tree in it")
+    metadata = _finite(_said(folder).get("custom_metadata") or {})
+    metrics: dict[str, float] = {}
+    others = []
+    for one in sorted(folder.iterdir()):
+        if one.name in (*items, STEP_METADATA, COMMITTED) or not one.is_dir() or is_item(folder):
+            continue
+        if one.name == _METRICS and (one / _METRICS).is_file():
+            metrics, rest = _numbers(read_json(one / _METRICS))
+            found: Any = rest
+        elif (one / _JSON).is_file():
+            found = _finite(_any_json(one / _JSON))
+        else:
+            others.append(one.name)
+            continue
+        if found:
+            metadata = {**metadata, _free_name(one.name, metadata): found}
+    return StoredStep(number, str(folder), items, metrics, metadata, _began(folder), tuple(others))
+
+
+def _said(folder: Path) -> dict[str, Any]:
+    return read_json(folder / STEP_METADATA) if (folder / STEP_METADATA).is_file() else {}
+
+
+def _began(folder: Path) -> float:
+    """When its save began, in seconds; older Orbax did not say it."""
+    began = _said(folder).get("init_timestamp_nsecs")
+    return began / _NANOSECONDS if type(began) is int else folder.stat().st_mtime
+
+
+def _numbers(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
+    """Numbers by name, and all else that somebody kept there."""
+    numbers = {name: float(one) for name, one in metrics.items() if type(one) in (int, float)}
+    return numbers, {name: _finite(one) for name, one in metrics.items() if name not in numbers}
+
+
+def _free_name(name: str, taken: Mapping[str, Any]) -> str:
+    return name if name not in taken else _free_name(f"{name} (item)", taken)
+
+
+def _any_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CorruptCheckpointError(f"expected JSON, got {error} in {path}") from None
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinity, for which JSON has no words and Python's has, as text."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
