@@ -28,7 +28,7 @@ class Declared:
 
 def declared_arrays(schema: Schema, state: Any) -> dict[Keys, Declared]:
     """By path in the state dict; the words of a PRNG key are at its `data`. Untyped subtrees have none."""
-    walk = _Walk(schema)
+    walk = _DeclaredWalk(schema)
     walk.in_class(schema.root_class, state, {}, ())
     return walk.found
 
@@ -38,7 +38,7 @@ def as_state(schema: Schema, value: Any) -> Any:
     return _class_state(schema, schema.root_class, value)
 
 
-class _Walk:
+class _DeclaredWalk:
     """What is declared alike in all items of a list is worked out once: half the time of ten thousand leaves."""
 
     def __init__(self, schema: Schema) -> None:
