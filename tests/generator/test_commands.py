@@ -57,7 +57,7 @@ def test_generate_finds_the_project_from_below(project: Path) -> None:
 
 def test_a_module_can_be_named_by_its_file(project: Path) -> None:
     assert treaty(project, "generate", "my/state.py").stdout == "wrote my/state_treaty.py\n"
-    found = Project.find(project)
+    found = Project.around([str(project / "my" / "__init__.py")])
     assert found.module_name(str(project / "my" / "__init__.py")) == "my"
     assert found.module_name("/elsewhere/x.py") == "/elsewhere/x.py"
 
@@ -340,7 +340,7 @@ def test_modules_that_no_import_can_name(
 ) -> None:
     monkeypatch.chdir(project)
     (project / "my-state.py").write_text(SCHEMA)
-    found = Project.find(project)
+    found = Project.around([named])
     with pytest.raises(SchemaError) as caught:
         read_modules([found.module_name(named)], found)
     assert str(caught.value) == message

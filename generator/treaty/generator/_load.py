@@ -8,6 +8,7 @@ from typing import Any
 from treaty.generator.plan import plan_module
 from treaty.generator.render import render
 from treaty.schema._read import SchemaReader
+from treaty.schema.modules import home_of
 
 
 def load(cls: Any) -> ModuleType:
@@ -19,7 +20,7 @@ def load(cls: Any) -> ModuleType:
     root = reader.root(cls)
     classes = reader.classes()
     origin = typing.get_origin(cls) or cls
-    text = render(plan_module(origin.__module__, [root], classes, {}, inject=True))
+    text = render(plan_module(home_of(origin.__module__), [root], classes, {}, inject=True))
     name = f"{origin.__module__}_treaty:{origin.__qualname__}"
     filename = f"<treaty {name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)

@@ -5,16 +5,18 @@ import importlib.util
 import keyword
 import sys
 from functools import wraps
+from pathlib import Path
 from typing import Any, Final
 
 generating = False  # whether this process reads schemas to generate code from: then there may be none, or old code
+_MAIN: Final = ("__main__", "__mp_main__")
 _PYTREES: Final = "treaty.runtime._state.instances"  # imported as generated code is: by name, when it is needed
 
 
 def symbol_of(value: Any) -> str:
     """`module:qualname`. Where the module is private, the shortest public path to the very same object."""
     named = value if hasattr(value, "__qualname__") else type(value)
-    module, qualname = str(named.__module__), str(named.__qualname__)
+    module, qualname = home_of(str(named.__module__)), str(named.__qualname__)
     parts = module.split(".")
     if not any(part.startswith("_") for part in parts) or "<" in qualname or hasattr(value, "__treaty_state__"):
         return f"{module}:{qualname}"
@@ -23,6 +25,16 @@ def symbol_of(value: Any) -> str:
         if not parts[end - 1].startswith("_") and _lookup(shorter, qualname) is value:
             return f"{shorter}:{qualname}"
     return f"{module}:{qualname}"
+
+
+def home_of(module: str) -> str:
+    """The name that others import a module by: that of the script which is run, where there is code for it."""
+    return (_script_name(module) or module) if module in _MAIN else module
+
+
+def script_file(module: str) -> str | None:
+    """The file of the script that is run, if the module is that."""
+    return getattr(sys.modules.get(module), "__file__", None) if module in _MAIN else None
 
 
 def can_be_imported(symbol: str, value: Any) -> bool:
@@ -57,6 +69,7 @@ def former_name(module: str) -> str | None:
 
 def import_generated(module: str) -> None:
     """Import the generated code of a module, if there is any; where another thread is at it, wait for that."""
+    module = _known_by_its_name(module)
     name = generated_name(module)
     if name in sys.modules or _exists(name):
         importlib.import_module(name)
@@ -69,6 +82,7 @@ def import_code_on_first_use(cls: Any) -> None:
 
     Where there is no code, or not yet, JAX is told of the class all the same, so that it takes no instance for a leaf.
     """
+    _known_by_its_name(cls.__module__)
     makers = {name: cls.__dict__[name] for name in ("__init__", "__setstate__") if name in cls.__dict__}
 
     def announce() -> None:
@@ -101,10 +115,33 @@ def _import_when_whole(module: str) -> bool:
     try:
         import_generated(module)
     except AttributeError as error:
-        if not _initializing(getattr(error.obj, "__name__", "")):
+        owner = getattr(error.obj, "__name__", "")
+        if not _initializing(owner) and owner not in _MAIN:  # of a script, nobody knows whether it is at its end
             raise
         return False
     return True
+
+
+def _known_by_its_name(module: str) -> str:
+    """Let the script that is run be found by the name that its code imports it by, so that it is not run again as a module."""
+    home = home_of(module)
+    if home != module:
+        sys.modules.setdefault(home, sys.modules[module])
+    return home
+
+
+def _script_name(module: str) -> str | None:
+    found, file = sys.modules.get(module), script_file(module)
+    if file is None:
+        return None
+    spec = getattr(found, "__spec__", None)
+    name = Path(file).stem if spec is None else str(spec.name)  # python file.py, and python -m name
+    if not is_module_name(name):
+        return None
+    if isinstance(getattr(found, "__treaty__", None), str):
+        return name
+    code = Path(file).with_name(f"{name.rpartition('.')[2]}_treaty.py")
+    return name if code.is_file() else None
 
 
 def _initializing(module: str) -> bool:

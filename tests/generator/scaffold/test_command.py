@@ -77,6 +77,17 @@ def test_a_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.output.splitlines()[-1] == "round trip: 3 leaves of run.msgpack came back bit for bit"
 
 
+def test_a_schema_is_checked_as_the_module_that_the_script_beside_it_imports(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mypy", None)
+    (folder / "scripts").mkdir()
+    (folder / "scripts" / "run.py").write_text("from state import TrainState")
+    result = run("train:make_state", "-o", "scripts/state.py", "--check")
+    assert result.output.splitlines()[:2] == ["wrote scripts/state.py", "wrote scripts/state_treaty.py"]
+    assert "import state as _state" in (folder / "scripts" / "state_treaty.py").read_text()
+
+
 def test_bad_arguments_are_one_line_each(folder: Path) -> None:
     (folder / "bytes.msgpack").write_bytes(b"\xc1\xff")
     (folder / "broken.py").write_text("raise RuntimeError('boom')")

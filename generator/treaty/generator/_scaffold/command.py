@@ -49,8 +49,7 @@ def scaffold(target: str, output: str, name: str, dims: tuple[str, ...], check: 
 
     Exit code 0 if FILE is as it should be, 1 if it differs or --check finds a fault, 2 if there is an error, 3 if a checkpoint is not there.
     """
-    project = Project.find()
-    sys.path[:0] = [one for one in project.search_path if one not in sys.path]
+    _found_by_import(Project.find())
     if "JAX_PLATFORM_NAME" not in os.environ:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nothing here is worth an accelerator
     if not name.isidentifier() or not name[0].isupper():
@@ -64,12 +63,17 @@ def scaffold(target: str, output: str, name: str, dims: tuple[str, ...], check: 
         found = _scaffolded(target, name, dict(map(_sizes, dims)))
         if path is None:
             click.echo(found.text, nl=False)
-        elif not _write(path, found.text, target, force) or (check and not _check(path, name, found, project)):
+        elif not _write(path, found.text, target, force) or (check and not _check(path, name, found)):
             sys.exit(1)
     except (OSError, UnicodeError) as error:
         if isinstance(error, TreatyError):
             raise
         raise TreatyError(str(error)) from error
+
+
+def _found_by_import(project: Project) -> Project:
+    sys.path[:0] = [one for one in project.search_path if one not in sys.path]
+    return project
 
 
 @frozen
@@ -113,10 +117,11 @@ def _of_checkpoint(path: str, name: str, dims: Mapping[str, Sequence[int]]) -> _
     return _Scaffolded(text, lambda cls: f"{checkpoint_comes_back(cls, path)} leaves of {path} came back bit for bit")
 
 
-def _check(path: Path, root: str, found: _Scaffolded, project: Project) -> bool:
+def _check(path: Path, root: str, found: _Scaffolded) -> bool:
     """Whether what was written does what it is for. A line for each step."""
     from treaty.generator._scaffold.round_trip import Written, mypy_says
 
+    project = _found_by_import(Project.around((str(path),)))
     modules = read_named((str(path),), project)
     write_code(modules, project)
     written = Written(path, modules[0], root)

@@ -1,5 +1,6 @@
 """Which generated code serves a class: registered codecs, and how one is found when it is not there yet."""
 
+import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -10,8 +11,9 @@ from attrs import frozen
 
 from treaty.runtime._errors import CodecError
 from treaty.schema import Schema, ir, modules, schema_of
+from treaty.schema._classes import relative
 from treaty.schema._declare import options_of, state_options
-from treaty.schema.modules import import_generated, symbol_of
+from treaty.schema.modules import home_of, import_generated, script_file, symbol_of
 
 _T = TypeVar("_T")
 
@@ -151,14 +153,23 @@ def _import(cls: type, id: str) -> Codec[Any]:
 
 
 def missing_code(cls: type, id: str) -> str:
-    if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
+    file, home = script_file(cls.__module__), home_of(cls.__module__)
+    if "<locals>" in cls.__qualname__ or (cls.__module__ == "__main__" and file is None):
         return f"no generated code for {id}; in a notebook or script call treaty.generator.load({cls.__name__}) first"
+    if home != cls.__module__ and sys.modules.get(home) is not sys.modules[cls.__module__]:
+        return (
+            f"expected one module {home}, got two: the script that is run, and {home}, which something imported before "
+            f"{relative(file or home)} declared {cls.__name__}; move the classes into a module that both import, or the import "
+            "below the classes"
+        )
     if "[" in id:
         return (
             f"no generated code for {id}; use it as a field of a class in a module you generate, "
             f"or call treaty.generator.load on it"
         )
-    return f"no generated code for {id}; run: treaty generate {cls.__module__}"
+    if file is not None and home == cls.__module__:
+        return f"no generated code for {id}; run: treaty generate {relative(file)}, or call treaty.generator.load({cls.__name__}) first"
+    return f"no generated code for {id}; run: treaty generate {home}"
 
 
 def check_fields(cls: type, id: str, children: tuple[str, ...], static: tuple[str, ...]) -> None:
@@ -180,5 +191,5 @@ def _check_fresh(codec: Codec[Any], schema: Schema) -> None:
 
 def _stale(cls: type, id: str, homes: Iterable[str] = (), *, is_own: bool = True) -> str:
     """`homes` are the modules of other classes in it that changed, which keep their code with them."""
-    names = " ".join(dict.fromkeys([*homes, *([cls.__module__] if is_own else [])]))
+    names = " ".join(dict.fromkeys([*homes, *([home_of(cls.__module__)] if is_own else [])]))
     return f"the generated code of {id} is older than its declaration; run: treaty generate {names}"
