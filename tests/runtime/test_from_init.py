@@ -1,7 +1,7 @@
 """`FromInit`: states of real optimizers come back as they were, node for node and bit for bit."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,19 @@ from tests.runtime.equality import same
 from tests.runtime.optimizers import FACTORIES, Adafactored, Model, Training
 from tests.runtime.test_round_trips import WRITERS
 from treaty.generator import load
-from treaty.runtime import StateMismatchError, abstract, from_live, from_state_dict, nbytes, restore, to_state_dict
-from treaty.schema import ir, schema_of
+from treaty.runtime import (
+    CodecError,
+    StateMismatchError,
+    abstract,
+    from_live,
+    from_state_dict,
+    nbytes,
+    restore,
+    to_state_dict,
+)
+from treaty.runtime._state import registry
+from treaty.schema import Dims, FromInit, ir, schema_of, state
+from treaty.schema._read import schema_as_generated
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +113,44 @@ def test_dims_are_those_of_the_owner(training: Training) -> None:
 def test_a_live_state_is_taken_as_it_is(training: Training) -> None:
     live = {name: getattr(training, name) for name in ("model", *FACTORIES)}
     same(from_live(Training, live), training)
+
+
+asked: list[int] = []
+momentum = optax.trace(0.9)
+
+
+class Counted:
+    """An optimizer that knows how often its init was asked, and may be swapped."""
+
+    def init(self, params: Any) -> Any:
+        asked.append(1)
+        return momentum.init(params)
+
+
+def counted() -> Counted:
+    return Counted()
+
+
+@state
+class CountedState:
+    model: Annotated[Model, Dims(...)]
+    opt: Annotated[Any, FromInit(counted, of="model")]
+
+
+def test_init_is_asked_once_where_it_makes_what_code_was_generated_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(CountedState)
+    params = optimizers.model()
+    value = CountedState(model=params, opt=momentum.init(params))
+    asked.clear()
+    to_state_dict(value)
+    assert len(asked) == 1
+    assert schema_as_generated(CountedState, lambda _: schema_of(CountedState)) == schema_of(CountedState)
+
+    monkeypatch.setattr(registry, "_checked", {})  # as in the next process
+    for other in (optax.trace(0.9, accumulator_dtype=jnp.bfloat16), optax.ema(0.9), optax.adam(1e-3)):
+        monkeypatch.setitem(globals(), "momentum", other)
+        with pytest.raises(CodecError, match="is older than its declaration; run: treaty generate"):
+            to_state_dict(value)
 
 
 def _structure(tree: Any) -> Any:

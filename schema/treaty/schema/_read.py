@@ -6,7 +6,7 @@ Classes are read first, with ties as written; dims are settled after, when every
 import enum
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -57,6 +57,7 @@ from treaty.schema._spread import check_spread, misplaced, without_keys
 from treaty.schema._ties import EVERY, open_ties, tie, with_length
 from treaty.schema.dims import Name
 from treaty.schema.from_init.expand import KnownClasses, state_type
+from treaty.schema.from_init.generated import Generated
 from treaty.schema.from_init.notes import factory_symbol, from_init, misplaced_init, refuse_options
 from treaty.schema.modules import can_be_imported, symbol_of
 
@@ -68,6 +69,13 @@ def schema_of(cls: Any) -> ir.Schema:
     reader = SchemaReader()
     root = reader.root(cls)
     return ir.Schema(root, reader.classes()).at(root)
+
+
+def schema_as_generated(cls: Any, generated: Callable[[str], ir.Schema | None]) -> ir.Schema:
+    """The same, where there may be code for it by its id: what costs time is asked only as far as the code may be stale."""
+    reader = SchemaReader()
+    root = reader.root(cls)
+    return ir.Schema(root, reader.classes(generated(root) if root else None)).at(root)
 
 
 class SchemaReader:
@@ -100,10 +108,10 @@ class SchemaReader:
         variables = tuple(Annotated[Any, Variable(n)] for n, _ in enumerate(getattr(cls, "__parameters__", ())))
         return self.root(cls[variables] if variables else cls)  # type: ignore[index]
 
-    def classes(self) -> tuple[ir.Class, ...]:
+    def classes(self, generated: ir.Schema | None = None) -> tuple[ir.Class, ...]:
         """All classes read, dims settled. Raises SchemaError with every problem of every class."""
         if not self._problems:
-            self._ask_optimizers()
+            self._ask_optimizers(generated)
         self._check_defaults()
         if self._problems:
             raise SchemaError(*self._problems)
@@ -195,7 +203,7 @@ class SchemaReader:
                 self._problems += [f"{place}: {problem}" for problem in error.problems]
         return tuple(fields)
 
-    def _ask_optimizers(self) -> None:
+    def _ask_optimizers(self, generated: ir.Schema | None) -> None:
         """The types of fields with FromInit: of inner classes first, as they were read."""
         for cls, id, field, marker in self._from_init:
             settled = {one.id: one for one in self._settled()}
@@ -206,6 +214,7 @@ class SchemaReader:
                     str(field.init),
                     settled[id],
                     KnownClasses(settled, self.objects, self._symbol, partial(self._enter, spot)),
+                    Generated.of(generated, id, field.name),
                 )
                 fields = [
                     attrs.evolve(one, type=type) if one.name == field.name else one for one in self._raw[id].fields

@@ -10,9 +10,10 @@ import attrs
 from attrs import frozen
 
 from treaty.runtime._errors import CodecError
-from treaty.schema import Schema, ir, modules, schema_of
+from treaty.schema import Schema, ir, modules
 from treaty.schema._classes import relative
 from treaty.schema._declare import options_of, state_options
+from treaty.schema._read import schema_as_generated
 from treaty.schema.modules import home_of, import_generated, script_file, symbol_of
 
 _T = TypeVar("_T")
@@ -101,7 +102,7 @@ def codec_of_class(cls: Any) -> Codec[Any]:
     origin = typing.get_origin(cls) or cls
     if not isinstance(origin, type):
         raise CodecError(f"expected a state class or an instance of one, got {type(cls).__name__}: {cls!r}")
-    schema = schema_of(cls)
+    schema = schema_as_generated(cls, lambda id: _generated(origin, id))
     codec = _codecs.get((origin, schema.root)) or _import(origin, schema.root)
     if not _serves(codec, cls):
         raise CodecError(
@@ -142,6 +143,14 @@ def _classes_in(alias: Any) -> Iterable[type]:
         if isinstance(one, type):
             yield one
         yield from _classes_in(one)
+
+
+def _generated(cls: type, id: str) -> Schema | None:
+    """The schema that code was generated for, if there is code."""
+    if (cls, id) not in _codecs:
+        import_generated(cls.__module__)
+    codec = _codecs.get((cls, id))
+    return None if codec is None else codec.schema
 
 
 def _import(cls: type, id: str) -> Codec[Any]:

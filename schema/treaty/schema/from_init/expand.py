@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Final, assert_never
 
 import attrs
@@ -13,6 +14,7 @@ from treaty.schema._classes import one_line
 from treaty.schema._declare import FromInit
 from treaty.schema._errors import SchemaError
 from treaty.schema.dims import Dim, Expr, substituted
+from treaty.schema.from_init.generated import Generated
 from treaty.schema.from_init.trials import TRIALS, Trials, Untrieable, abstract
 from treaty.schema.from_init.types import StateTypes, Unlike
 
@@ -30,11 +32,22 @@ class KnownClasses:
     enter: Callable[[ir.Class], None]
 
 
-def state_type(marker: FromInit, symbol: str, owner: ir.Class, known: KnownClasses) -> ir.Type:
-    """The type of the state that the optimizer's init makes of a field of `owner`. `symbol` is what the function is called."""
+def state_type(
+    marker: FromInit, symbol: str, owner: ir.Class, known: KnownClasses, generated: Generated | None = None
+) -> ir.Type:
+    """The type of the state that the optimizer's init makes of a field of `owner`. `symbol` is what the function is called.
+
+    `generated` is what code was generated for: where init makes just that, it is asked once and not for every size.
+    """
     of = params_type(marker, owner, known.classes)
+    if _is_open(of, owner, known.classes):
+        raise SchemaError(_any_params(marker, owner))
     init = _init_of(marker)
     trials = Trials(known.classes, known.objects)
+    if generated is not None and generated.is_made_by(partial(_run, marker, init), trials, of):
+        for cls in generated.described:
+            known.enter(cls)
+        return generated.type
     states, params = [], {}
     for trial in range(TRIALS):
         try:
@@ -73,6 +86,20 @@ def params_type(marker: FromInit, owner: ir.Class, classes: Mapping[str, ir.Clas
                 f"have the same sizes; write Annotated[..., Dims(...)] at {at}"
             )
     return type
+
+
+def _is_open(of: ir.Type, owner: ir.Class, classes: Mapping[str, ir.Class]) -> bool:
+    """Whether the params are of any type: a type variable that nothing fills in, also where the generic class is locked."""
+    is_any = bool(owner.args) and isinstance(of, ir.Untyped)
+    return is_any or any(id.startswith(ir.VARIABLE) for id in _reached(of, classes))
+
+
+def _any_params(marker: FromInit, owner: ir.Class) -> str:
+    name = owner.qualname
+    return (
+        f"{marker!r}: {marker.of} is of a type variable here, and init makes another state of each type; leave this field out of "
+        f"{name}, and write it in a class for each: class Own{name}({name}[Params]) with opt: Annotated[..., {marker!r}]"
+    )
 
 
 def _no_field(marker: FromInit, at: str, name: str, type: ir.Type, cls: ir.Class | None) -> str:

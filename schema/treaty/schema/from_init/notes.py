@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from treaty.schema._declare import FieldOptions, FromInit, Keys
 from treaty.schema._errors import SchemaError
 from treaty.schema._leaves import TYPE_ALIAS
-from treaty.schema.modules import can_be_imported, symbol_of
+from treaty.schema.modules import can_be_imported, home_of, symbol_of
 
 _WRITE: Final = "write def make_optimizer(): return ... at the top level of a module"
 
@@ -52,7 +52,7 @@ def factory_symbol(marker: FromInit, owner: Any) -> str:
         return symbol
     for name, value in list(vars(sys.modules[owner.__module__]).items()):
         if value is make and name.isidentifier():
-            return f"{owner.__module__}:{name}"
+            return f"{home_of(owner.__module__)}:{name}"
     what = (
         "a lambda" if "<lambda>" in symbol else "a local function" if "<locals>" in symbol else "a thing without a name"
     )
