@@ -488,3 +488,24 @@ def test_a_build_fails_with_the_lines_of_what_breaks(project: Project) -> None:
     assert str(caught.value) == (
         f"earlier checkpoints of this project could not be restored any more:\n  my/state.py:14: {ADDED}"
     )
+
+
+SPREAD = 'blocks: Annotated[list[Linear], Keys("block_{i}"), Dims(...)]'
+
+
+def test_items_that_lie_beside_the_other_keys_now_are_an_error_on_load(project: Project) -> None:
+    project.change("import Dims,", "import Dims, Keys,")
+    project.change("blocks: list[Annotated[Linear, Dims(...)]]", SPREAD)
+    (renamed,) = project.broken()
+    said = "LOAD-renamed: Train.blocks: expected to know what became of 'blocks', got a new field 'block_{i}' of the same type"
+    assert renamed.startswith(said)
+    assert "if that is it, write blocks = field(aliases=('blocks',))" in renamed
+
+    project.change(SPREAD, f'{SPREAD} = field(aliases=("blocks",))')
+    assert project.broken() == []
+    assert project.treaty("lock")[0] == 0
+    project.change("block_{i}", "layer_{i}")
+    (renamed,) = project.broken()
+    assert "write blocks = field(aliases=('block_{i}',))" in renamed
+    project.change('aliases=("blocks",)', 'aliases=("blocks", "block_{i}")')
+    assert project.broken() == []

@@ -14,7 +14,7 @@ from jaxtyping import Float32, Int32, Key
 
 from tests.runtime.equality import same
 from treaty.generator import load
-from treaty.runtime import KeyMapError, StateMismatchError, from_state_dict, restore, save, to_state_dict
+from treaty.runtime import KeyMapError, StateMismatchError, from_state_dict, inspect, restore, save, to_state_dict
 from treaty.runtime._keymaps.apply import to_fields, to_stored
 from treaty.schema import Dims, Keys, SchemaError, migration, state
 from treaty.schema.keymap import KeyMap, Rule
@@ -31,6 +31,17 @@ class Params:
     layers: Annotated[list[Linear], Dims("d_in", "d_out")]
     blocks: Annotated[tuple[Linear, ...], Keys("block_{i}"), Dims("d_in", "d_out")]
     named: dict[str, Annotated[Linear, Dims("d_in", "d_out")]]
+
+
+@state
+class Both:
+    kernel: Float32[Array, "d_in d_out"]
+    bias: Float32[Array, "d_out"]
+
+
+@state
+class Stacked:
+    blocks: Annotated[tuple[Both, ...], Keys("block_{i}"), Dims(...)]
 
 
 @state
@@ -240,6 +251,39 @@ def test_state_dicts_take_a_map() -> None:
     same(from_state_dict(train(), state, keymap=TUPLE), train())
     with pytest.raises(KeyMapError, match=r"expected axes 'd_out d_in' with d_in=4, got float32\[3, 2\] at '0.layers"):
         from_state_dict(Train, state, keymap=TUPLE, dims={"d_in": 4})
+
+
+@pytest.mark.parametrize(
+    ("rules", "names"),
+    [
+        (
+            [Rule("h.{i}.w", "block_{i}.kernel", "o a -> a o"), Rule("h.{i}.b", "block_{i}.bias")],
+            {"h.0.w": (3, 2), "h.1.w": (3, 2), "h.0.b": (3,), "h.1.b": (3,)},
+        ),
+        (
+            [Rule("w", "block_{i}.kernel", "i o a -> a o"), Rule("b", "block_{i}.bias", "i o -> o")],
+            {"w": (2, 3, 2), "b": (2, 3)},
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", ["run.safetensors", "run"])
+def test_spread_items_are_fields_of_rules(
+    rules: list[Rule], names: dict[str, tuple[int, ...]], path: str, tmp_path: Path
+) -> None:
+    keymap = KeyMap(rules, of=Stacked)
+    keymap.check()
+    load(Stacked)
+    saved = Stacked(
+        blocks=tuple(Both(kernel=jnp.arange(6.0).reshape(2, 3) + i, bias=jnp.full(3, 1.0 * i)) for i in (5, 7))
+    )
+
+    save(tmp_path / path, saved, keymap=keymap)
+
+    assert {".".join(leaf.path): leaf.shape for leaf in inspect(tmp_path / path).leaves} == names
+    same(restore(tmp_path / path, Stacked, keymap=keymap), saved)
+    assert problems(KeyMap([Rule("h.{i}.w", "blok_{i}.kernel"), rules[1]]).check, Stacked) == (
+        "expected a field of Stacked, got blok_{i}.kernel; there is block_{i}.kernel, block_{i}.bias",
+    )
 
 
 def test_sizes_of_axes_come_from_dims() -> None:
