@@ -466,6 +466,60 @@ def test_memory_does_not_grow_with_one_array(tmp_path: Path) -> None:
     assert int(done.stdout) < 240
 
 
+MEMORY_OF_A_MAP = """
+import sys
+from typing import Annotated
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float32
+from benchmarks.harness import peak_of
+from treaty.generator import load
+from treaty.runtime import save
+from treaty.schema import Dims, state
+from treaty.schema.keymap import KeyMap, Rule
+
+@state
+class Linear:
+    kernel: Float32[Array, "a b"]
+
+@state
+class Model:
+    layers: Annotated[tuple[Linear, ...], Dims(...)]
+
+load(Model)
+KEYMAPS = [
+    KeyMap([Rule("h.{i}.weight", "layers[{i}].kernel", "b a -> a b")]),  # transposed
+    KeyMap([Rule("stack.weight", "layers[{i}].kernel", "i b a -> a b")]),  # stacked, and transposed
+]
+small = Model(layers=(Linear(kernel=jnp.ones((2, 3))),) * 2)
+model = Model(layers=tuple(Linear(kernel=jnp.full((1024, 1000), float(i))) for i in range(50)))
+jax.block_until_ready(model)
+for path in sys.argv[1:]:
+    save(path, small, keymap=KEYMAPS[1])  # what is needed is loaded
+    print(*(peak_of(lambda: save(path, model, keymap=keymap)) // 2**20 for keymap in KEYMAPS))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's count of a process's memory")
+def test_memory_of_a_save_under_a_key_map_does_not_grow_with_the_checkpoint(tmp_path: Path) -> None:
+    """200 MB in arrays of 4 MB, transposed, and stacked to one."""
+    names = ("a.msgpack", "a.safetensors", "a.npz", "a")
+    roots = os.pathsep.join(str(ROOT / one) for one in ("", "schema", "generator", "generated", "runtime"))
+
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_OF_A_MAP, *names],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": roots},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert max(map(int, done.stdout.split())) < 120, done.stdout
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 3 MiB."""

@@ -7,22 +7,38 @@ import sys
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
+from jaxtyping import Float32
 
+import treaty.runtime
 from tests.runtime.directory.states import Linear, Train, bits, train
-from treaty.runtime import StateMismatchError
+from treaty.generator import load
+from treaty.runtime import StateMismatchError, inspect
 from treaty.runtime._process import background as _background
 from treaty.runtime._storage.memory import copied
 from treaty.runtime.directory import restore, save, save_async
 from treaty.runtime.formats.directory import plan as _plan
 from treaty.runtime.formats.directory import save as _save
 from treaty.runtime.formats.directory import write as _write
-from treaty.schema import TreatyError
+from treaty.schema import ArraySpec, Dims, TreatyError, state
+from treaty.schema.keymap import KeyMap, Rule
+
+
+@state
+class Item:
+    w: Float32[Array, "a o"]
+
+
+@state
+class Stacks:
+    items: Annotated[tuple[Item, ...], Dims(...)]
+    v: list[Annotated[np.ndarray, ArraySpec("float32", "n")]]
 
 
 @pytest.fixture
@@ -59,6 +75,27 @@ def test_the_state_may_change_or_be_donated_meanwhile(tmp_path: Path, gate: thre
     gate.set()
     handle.result()
     assert bits(restore(tmp_path / "a", Train)) == expected
+
+
+@pytest.mark.usefixtures("fine_layout")
+def test_under_a_key_map_the_state_is_that_of_the_call_as_well(tmp_path: Path, gate: threading.Event) -> None:
+    """Laid out when it is written: transposed, and stacked of several."""
+    load(Stacks)
+    keymap = KeyMap([Rule("w", "items[{i}].w", "i o a -> a o"), Rule("v", "v[{i}]", "i a -> a")], of=Stacks)
+    value = Stacks(
+        items=tuple(Item(w=jnp.arange(6.0).reshape(2, 3) + i) for i in range(3)),
+        v=[np.full(5, i, np.float32) for i in range(2)],
+    )
+    expected = bits(value)
+
+    handle = treaty.runtime.save_async(tmp_path / "a", value, keymap=keymap)
+    value.v[0][:] = -1
+    _donate(value.items)
+    gate.set()
+    handle.result()
+
+    assert sorted(leaf.path for leaf in inspect(tmp_path / "a").leaves) == [("v",), ("w",)]
+    assert bits(treaty.runtime.restore(tmp_path / "a", Stacks, keymap=keymap)) == expected
 
 
 @pytest.mark.usefixtures("fine_layout")

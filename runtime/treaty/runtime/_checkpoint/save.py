@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from treaty.runtime._errors import InvalidArgumentError
-from treaty.runtime._process.background import SaveHandle
+from treaty.runtime._process.background import SaveHandle, wait_for_earlier
 from treaty.runtime._process.forks import check_readable
 from treaty.runtime._process.team import PATIENCE, team
 from treaty.runtime._process.watching import Measure
@@ -67,6 +67,7 @@ def save_async(
     state: object,
     *,
     cls: Any = None,
+    keymap: KeyMap | None = None,
     metadata: Mapping[str, Any] | None = None,
     base: "AnyPath | None" = None,
     compress: str | None = None,
@@ -78,7 +79,7 @@ def save_async(
         if format.write_later is None:
             raise TreatyError(f"expected a directory or a URL, got the file {place!r}; save writes files")
         writing = Writing(metadata=metadata or {}, base=as_text(base), compress=checked_compression(compress))
-    return save_later(format, place, state, cls, writing, timeout)
+    return save_later(format, place, state, cls, writing, timeout, keymap)
 
 
 def save_as(
@@ -115,14 +116,22 @@ def _save_as(
 
 
 def save_later(
-    format: Format, place: str, state: object, cls: Any, writing: Writing, timeout: float | None = None
+    format: Format,
+    place: str,
+    state: object,
+    cls: Any,
+    writing: Writing,
+    timeout: float | None = None,
+    keymap: KeyMap | None = None,
 ) -> SaveHandle:
     """As `save_as`, but return when the state is copied. What is raised here was not begun, and is the caller's to tell."""
     assert format.write_later is not None
     measure = Measure("save", place)
     with team(PATIENCE if timeout is None else timeout) as processes:
         check_readable(state)
-        found = checked(state, cls)
+        if keymap is not None:
+            wait_for_earlier()  # what is copied for the map is not held beside what that one holds
+        found = checked(state, cls, keymap, will_change=True)
         return format.write_later(place, found.tree, _filled(writing._replace(team=processes, measure=measure), found))
 
 

@@ -5,8 +5,20 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
+import numpy as np
 
-from treaty.runtime._lazy import HostArray, Job, LazyArray, Part, copy_boxes, covers, jobs_of
+from treaty.runtime._lazy import (
+    PIECE_BYTES,
+    HostArray,
+    Job,
+    LazyArray,
+    Part,
+    bands,
+    chunk_of,
+    copy_boxes,
+    covers,
+    jobs_of,
+)
 from treaty.runtime._storage.memory import aligned
 
 # Which parts of which sources, by number, a part is; their memory is that of the part.
@@ -40,6 +52,8 @@ def derived(
             job.run()
         return memory
 
+    if parts is None and not any(isinstance(root, LazyArray) for root in roots):
+        parts = partial(_piece_by_piece, shape, sources[0].dtype, jobs)
     checked_whole = any(map(_is_checked_whole, roots))
     return _Derived(shape, sources[0].dtype, read, parts, jobs, checked_whole, roots=roots, split=to_roots)
 
@@ -64,6 +78,17 @@ def _jobs(roots: Sequence[Any], shape: tuple[int, ...], split: Split, wanted: Se
             yield Job(partial(copy_boxes, root, parts), root.nbytes)
         else:
             yield from jobs_of(root, parts)
+
+
+def _piece_by_piece(
+    shape: tuple[int, ...], dtype: "np.dtype[Any]", jobs: Callable[[Sequence[Part]], Iterator[Job]]
+) -> Iterator[HostArray]:
+    """Of arrays in memory. Those that are stored may have to be read whole for each piece."""
+    for start, box in bands(shape, chunk_of(shape, dtype.itemsize, PIECE_BYTES)):
+        memory = aligned(box, dtype)
+        for job in jobs([Part(start, memory)]):
+            job.run()
+        yield memory.reshape(-1)
 
 
 def _is_checked_whole(value: Any) -> bool:

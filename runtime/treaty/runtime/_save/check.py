@@ -4,13 +4,15 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import jax
+import numpy as np
 from attrs import frozen
 
 from treaty.runtime._keymaps.apply import to_stored
 from treaty.runtime._save.revision import as_revision, revisions_written
 from treaty.runtime._state.registry import codec_for
 from treaty.runtime._state.state_dict import check_state, write_state
-from treaty.runtime._trees import Path, nest_named
+from treaty.runtime._trees import Path, map_leaves, nest_named
 from treaty.schema import Schema, ir
 from treaty.schema.keymap import KeyMap
 
@@ -25,17 +27,35 @@ class Checked:
     revisions: Mapping[str, int] = MappingProxyType({})  # of its classes, by symbol
 
 
-def checked(state: object, cls: Any = None, keymap: KeyMap | None = None, revision: int | None = None) -> Checked:
-    """The state dict of an instance. What a restore would refuse is raised here, before anything is stored."""
+def checked(
+    state: object,
+    cls: Any = None,
+    keymap: KeyMap | None = None,
+    revision: int | None = None,
+    *,
+    will_change: bool = False,
+) -> Checked:
+    """The state dict of an instance. What a restore would refuse is raised here, before anything is stored.
+
+    Under a key map, arrays are laid out when they are written: of a state that will change before that, they are copied.
+    """
     codec = codec_for(state, cls)
     tree = write_state(codec, state)
     check_state(codec, tree)
     if keymap is not None:
+        tree = map_leaves(_kept, tree) if will_change else tree
         return Checked(nest_named(to_stored(keymap, tree)), None, ())
     schema = codec.schema
     if revision is not None:
         tree, schema = as_revision(codec, tree, revision)
     return Checked(tree, schema.as_stored, ordered_dicts(schema, tree), revisions_written(codec, revision))
+
+
+def _kept(value: Any) -> Any:
+    """A leaf as it is now. An array of JAX in host memory is only referred to: JAX neither donates nor frees what numpy looks at."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return np.asarray(value) if isinstance(value, jax.Array) and value.is_fully_addressable else value
 
 
 def ordered_dicts(schema: Schema, state: Mapping[str, Any]) -> set[Path]:
