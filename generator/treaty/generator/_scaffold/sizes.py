@@ -89,17 +89,16 @@ class _Varying:
 
 
 def _others(name: str, base: Mapping[str, int]) -> list[int]:
-    """Values for a size that is not asked for: small ones for what looks like a number of layers, else multiples.
+    """Values for a size that is not asked for: small ones for what looks like a number of layers, each of which takes time; else multiples.
 
-    Those come first by which sizes stay multiples of each other, as a model's width is of its number of heads.
+    Of those, such come first by which sizes stay multiples of each other, as a model's width is of its number of heads.
     """
     size = base[name]
     if size < 1:
         return [1, 2] if size == 0 else []
     if _COUNTS.search(name):
-        candidates = [2, 3, 4, 2 * size, 3 * size, 1]
-    else:
-        candidates = [2 * size, 3 * size, 4 * size, size // 2, size // 4, size + 1, size + 2]
+        return [one for one in dict.fromkeys([2, 3, 4, 2 * size, 3 * size, 1]) if one != size]
+    candidates = [2 * size, 3 * size, 4 * size, size // 2, size // 4, size + 1, size + 2]
     rest = [other for one, other in base.items() if one != name and other > 1]
 
     def broken(value: int) -> int:
