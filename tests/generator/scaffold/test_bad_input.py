@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
+from flax import linen, nnx
 
 from tests.generator.scaffold.scaffolding import assert_comes_back, made_up_state, scaffolded
+from treaty.generator._scaffold.factory import StateFactory
 from treaty.schema import TreatyError
 
 
@@ -91,6 +92,62 @@ def test_parameters_without_a_default() -> None:
         "train:make: config: expected a default for each parameter, got none; give one, or sizes: --dim config=64,96"
     )
     assert error(make, e=[4]) == "--dim e: train:make has no such parameter; its whole numbers: config, d"
+
+
+class Layer(nnx.Module):
+    def __init__(self, d: int = 4, *, rngs: nnx.Rngs) -> None:
+        self.linear = nnx.Linear(d, 3 * d, rngs=rngs)
+
+
+class Dense(linen.Module):
+    d: int = 4
+
+    @linen.compact
+    def __call__(self, x: Any) -> Any:
+        return linen.Dense(self.d)(x)
+
+
+class Scale(eqx.Module):
+    w: jax.Array
+
+    def __init__(self, d: int = 4) -> None:
+        self.w = jnp.ones((d, 2 * d))
+
+
+def test_a_class_is_its_own_factory_where_it_needs_nothing_but_sizes() -> None:
+    text, told = scaffolded("train:Scale", Scale)
+    assert 'w: Float32[Array, "d 2*d"]' in text
+    assert told == []
+    assert error(Layer) == (
+        "train:make: rngs: expected a default for each parameter, got none; write a function, "
+        "def make_state(d: int = 4): return Layer(d=d, rngs=...), and name that"
+    )
+    assert error(Dense) == (
+        "expected a state with keys, such as a module or a dict, got nothing that is stored; return what has arrays: "
+        "of a linen module, what its init gives"
+    )
+
+
+def test_a_class_in_another_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nested.py").write_text("class Outer:\n    class Inner:\n        pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert StateFactory.named("nested:Outer.Inner").call.__qualname__ == "Outer.Inner"
+    with pytest.raises(TreatyError, match="TARGET: type object 'Outer' has no attribute 'Other'"):
+        StateFactory.named("nested:Outer.Other")
+
+
+def test_many_layers_are_traced_once() -> None:
+    asked: list[int] = []
+
+    def make(d: int = 48, heads: int = 6, n_layers: int = 48) -> Any:
+        asked.append(n_layers)
+        return {f"block_{i}": {"w": jnp.zeros((d, heads)), "b": jnp.zeros(d)} for i in range(n_layers)}
+
+    text, told = scaffolded("train:make", make)
+
+    assert 'Annotated[tuple[Block, ...], Keys("block_{i}"), Length("n_layers"), Dims(...)]' in text
+    assert told == []
+    assert [count for count in asked if count > 3] == [48]
 
 
 def test_a_size_that_nothing_follows() -> None:

@@ -46,11 +46,7 @@ class StateFactory:
     def of(cls, target: str, call: Any) -> Self:
         if not callable(call):
             raise TreatyError(f"{target}: expected a function that returns the state, got {type(call).__name__}")
-        try:
-            parameters = inspect.signature(call).parameters.values()
-        except (TypeError, ValueError):
-            parameters = ()  # type: ignore[assignment]
-        named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        named = [one for one in _parameters(call) if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
         if positional := [one.name for one in named if one.kind is one.POSITIONAL_ONLY and one.default is one.empty]:
             raise TreatyError(f"{target}: {', '.join(positional)}: expected parameters that can be given by name")
         sizes = {
@@ -102,6 +98,16 @@ class StateFactory:
                 f"make Python values of sizes only, and use jax.numpy for arrays ({type(error).__name__})"
             )
         return f"{self.called(sizes)}: {where}{type(error).__name__}: {one_line(error)}"
+
+
+def _parameters(call: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Those of a call; of a class whose metaclass takes anything, as that of nnx does, those of its own `__init__`."""
+    is_hidden = isinstance(call, type) and type(call).__call__ is not type.__call__
+    try:
+        found = list(inspect.signature(call.__init__ if is_hidden else call).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    return found[1:] if is_hidden else found
 
 
 def check_leaves(sighting: Sighting, target: str) -> None:

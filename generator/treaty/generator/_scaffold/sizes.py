@@ -115,6 +115,13 @@ def _check(factory: StateFactory, dims: Mapping[str, Sequence[int]]) -> None:
             listed = ", ".join(sorted(known)) or "none"
             raise TreatyError(f"--dim {name}: {factory.target} has no such parameter; its whole numbers: {listed}")
     missing = [name for name in factory.needed if name not in dims]
+    if missing and isinstance(factory.call, type):
+        sizes = ", ".join(f"{name}: int = {size}" for name, size in factory.sizes.items())
+        given = ", ".join([*(f"{name}={name}" for name in factory.sizes), *(f"{name}=..." for name in missing)])
+        raise TreatyError(
+            f"{factory.target}: {', '.join(missing)}: expected a default for each parameter, got none; write a function, "
+            f"def make_state({sizes}): return {factory.call.__name__}({given}), and name that"
+        )
     if missing:
         raise TreatyError(
             f"{factory.target}: {', '.join(missing)}: expected a default for each parameter, got none; "

@@ -21,6 +21,7 @@ _GUESSED: Final = (
     "",
 )
 
+_NOTHING: Final = "nothing that is stored; return what has arrays: of a linen module, what its init gives"
 _WORDS: Final = ir.Array("uint32", (Dim(Int(0)),))  # of a PRNG key of the old kind
 
 
@@ -60,8 +61,8 @@ def _as_class(tree: Sized | None, twinned: Sized | None) -> SizedNode:
         items = SizedItems(twinned.holder, twinned.item, twinned.length, "{i}", twinned.each)
         return SizedNode("record", "", {"{i}": items})
     if not isinstance(twinned, SizedNode) or not twinned.children:
-        what = "one leaf" if tree is not None else "nothing"
-        raise TreatyError(f"expected a state with keys, such as a module or a dict, got {what}; put it into a dict")
+        what = "one leaf; put it into a dict" if tree is not None else _NOTHING
+        raise TreatyError(f"expected a state with keys, such as a module or a dict, got {what}")
     names = _member_names(twinned) if twinned.container == "tuple" else {}
     return SizedNode("record", twinned.symbol, twinned.children, twinned.note, names)
 

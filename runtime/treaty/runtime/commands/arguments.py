@@ -1,5 +1,6 @@
 """Arguments that several commands take: checkpoints, parts of them, classes by the names of their modules, sizes of dims."""
 
+import functools
 import importlib
 import os
 import re
@@ -60,7 +61,7 @@ def named(where: str, option: str) -> Any:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
     found = imported(module, option)
     try:
-        return getattr(found, name)
+        return functools.reduce(getattr, name.split("."), found)
     except AttributeError as error:
         from treaty.schema._nearest import did_you_mean, near_names
 
