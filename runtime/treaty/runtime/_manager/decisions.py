@@ -1,4 +1,4 @@
-"""When a step is saved, and the words for it."""
+"""When a step is saved, by arguments that all processes have alike, and the words for it."""
 
 import math
 import re
