@@ -15,7 +15,7 @@ from treaty.generator import load
 from treaty.runtime import StateMismatchError, restore, save, save_async
 from treaty.schema import Dims, Length, TreatyError, state
 
-PATHS = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "directory", "x.checkpoint"]
+PATHS = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "directory", "x.v2"]
 P: Any = PartitionSpec  # JAX does not annotate its constructor
 FILES = ["x.msgpack", "x.msgpack.gz", "x.safetensors"]
 
@@ -47,7 +47,7 @@ def train() -> Train:
 @pytest.mark.parametrize("name", PATHS)
 def test_every_kind_of_path_holds_a_checkpoint(name: str, tmp_path: Path) -> None:
     save(tmp_path / name, train())
-    assert (tmp_path / name).is_dir() == (name in ("directory", "x.checkpoint"))
+    assert (tmp_path / name).is_dir() == (name in ("directory", "x.v2"))
     back = restore(tmp_path / name, Train)
     assert isinstance(back.params.layers[3].kernel, Array)
     assert jax.tree.all(jax.tree.map(np.array_equal, back, train()))
