@@ -60,10 +60,45 @@ FILES = {
 }
 FORMATS = ["none", "", "msgpack", "treaty", "orbax", "eformer", "npz", "safetensors"]
 SIZES = ["a", "a=", "=3", "a=-1", "a=1", "\udcff=1", "a=" + "9" * 5000]
+PARTS = [
+    "",
+    "$",
+    "a..b",
+    "['",
+    r"['a\']",
+    "['\\x']",
+    "[9]",
+    "[-1]",
+    "\0",
+    "\udcff",
+    "x" * 10**5,
+    "layers",
+    "layers[0]",
+    "*",
+]
 OPTIONS: dict[str, list[list[str]]] = {
-    "inspect": [["--json"]],
-    "verify": [["--json"]],
-    "diff": [["--json"], ["--rtol", "nan"], ["--rtol", "1e999"], ["--atol", "-1"], ["--atol", ""]],
+    "inspect": [
+        *(["--at", part] for part in PARTS),
+        *(["--depth", depth] for depth in ("0", "-1", "x", "9" * 30)),
+        *(["--step", step] for step in ("0", "-1", "x", "9" * 5000)),
+        *(["--json"], ["--all"], ["--all", "--depth", "1"], ["--at", "layers", "--json"]),
+    ],
+    "verify": [["--json"], ["--quiet"]],
+    "plan": [
+        *(["--at", part] for part in PARTS),
+        *([option, size] for option in ("--dim", "--cast") for size in SIZES),
+        *(["--revision", "9" * 30], ["--all"], ["--json"]),
+    ],
+    "steps": [["--plan"], ["--json"]],
+    "diff": [
+        ["--json"],
+        ["--all"],
+        ["--quiet"],
+        ["--rtol", "nan"],
+        ["--rtol", "1e999"],
+        ["--atol", "-1"],
+        ["--atol", ""],
+    ],
     "remove": [],
     "report": [
         *(["--max-bytes", size] for size in ("x", "-1", "1e3", "9" * 30, "1 GiB", "")),
@@ -110,9 +145,12 @@ def run(*arguments: str) -> Result:
 def test_each_option_with_each_odd_value(folder: Path) -> None:
     for command, options in OPTIONS.items():
         for number, option in enumerate(options):
-            paths = {"diff": ["x.npz", "x"], "report": ["x.npz", "x"], "convert": ["x.msgpack", f"out{number}"]}.get(
-                command, ["x"]
-            )
+            paths = {
+                "diff": ["x.npz", "x"],
+                "report": ["x.npz", "x"],
+                "convert": ["x.msgpack", f"out{number}"],
+                "plan": ["x", "tests.runtime.test_files:Model"],
+            }.get(command, ["x"])
             run(command, *option, *paths)
 
 

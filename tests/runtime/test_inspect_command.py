@@ -171,6 +171,7 @@ def test_hostile_names_and_values_move_no_cursor_and_print_no_megabytes(tmp_path
     assert len(done.stdout) < 10**6
     assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", done.stdout) is None
     assert "\n… and " in done.stdout
+    assert len(inspect(tmp_path / "x.msgpack", "--at", "nothing", code=3).stderr) < 10**4
     assert len(inspect(tmp_path / "x.msgpack", "--json").stdout) < 4 * 10**6
 
 

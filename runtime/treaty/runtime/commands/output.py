@@ -32,6 +32,7 @@ _FINDINGS: Final = (
     KeyMapError,
     ConversionError,
 )
+_LONGEST: Final = 4000  # characters of a line of an error, which may name keys of anybody's
 # What would move the cursor, or turn around what stands beside it, instead of being seen.
 _UNSEEN: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
@@ -76,7 +77,8 @@ def tell(error: BaseException, in_words: Callable[[str], str] = str) -> None:
         "expected a tree of fewer levels, got one that is too deep" if isinstance(error, RecursionError) else str(error)
     )
     for line in in_words(text).splitlines() or [type(error).__name__]:
-        click.echo(f"error: {_printable(line, sys.stderr.encoding)}", err=True)
+        shown = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+        click.echo(f"error: {_printable(shown, sys.stderr.encoding)}", err=True)
 
 
 def hint(error: BaseException, paths: Iterable[str]) -> None:
