@@ -12,12 +12,13 @@ from treaty.schema import Schema, ir
 from treaty.schema.dtypes import BY_NAME
 
 
-def fit(schema: Schema, tree: Any, *, forgets_none: bool = False) -> Any:
+def fit(schema: Schema, tree: Any, *, forgets_none: bool = False, forgets_scalars: bool = False) -> Any:
     """The tree in the forms that a schema knows.
 
-    With `forgets_none`, for formats that store no None, one stands wherever the schema allows it and nothing is.
+    With `forgets_none`, for formats that store no None, one stands wherever the schema allows it and nothing is. With
+    `forgets_scalars`, a number is what the schema says if its dtype holds it.
     """
-    return _Fitter(schema, forgets_none).type(ir.Node(schema.root), tree)
+    return _Fitter(schema, forgets_none, forgets_scalars).type(ir.Node(schema.root), tree)
 
 
 def python_scalars(tree: Any) -> Any:
@@ -33,6 +34,7 @@ class _Fitter:
 
     schema: Schema
     forgets_none: bool = False
+    forgets_scalars: bool = False
 
     def type(self, type: ir.Type, state: Any) -> Any:
         if isinstance(type, ir.Optional):
@@ -41,7 +43,7 @@ class _Fitter:
             type = type.item
         if isinstance(state, LazyArray):
             return _fit_array(type, state)
-        if state.__class__ in (int, float, bool):
+        if self.forgets_scalars and state.__class__ in (int, float, bool):
             return _fit_number(type, state)
         if isinstance(type, ir.Untyped):
             return python_scalars(state)

@@ -64,7 +64,7 @@ def _restore(source: Source, codec: Codec[Any], target: Any, options: Options, m
         found = resolve(source, codec, options) if options.keymap is None else _mapped(source, options.keymap, options)
         tree = found.tree
         if not found.is_exact:
-            tree = fit(codec.schema, tree, forgets_none=source.forgets_none)
+            tree = fit(codec.schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
         shapes, declared = _checked(codec, target, tree, options, found)
         placed = placement(codec.schema, shapes, options.mesh, options.rules, options.shardings, options.into)
         leaves: dict[Path, Any] = dict(flatten(tree)) if type(tree) is dict else {(): tree}

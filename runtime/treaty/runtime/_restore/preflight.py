@@ -115,7 +115,7 @@ def _mismatches(
     try:
         tree = found.tree if found.resolution is None else carried_out(resolution, found.tree, options)
         if not found.is_exact:
-            tree = fit(codec.schema, tree, forgets_none=source.forgets_none)
+            tree = fit(codec.schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
         fit_dtypes(codec, target, tree, options.dims, options.cast)
     except StateMismatchError as error:
         return [*map(str, error.mismatches), *error.hints, *found.hints]

@@ -232,7 +232,11 @@ def _if_fitting(source: Source, schema: Schema, options: Options) -> Any:
 
 def _tree(source: Source, schema: Schema, options: Options) -> Any:
     tree = source.tree(schema if options.at is None else None, options.at)
-    return tree if source.is_exact else fit(schema, tree, forgets_none=source.forgets_none)
+    return (
+        tree
+        if source.is_exact
+        else fit(schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
+    )
 
 
 def _schema(codec: Codec[Any], history: History, number: int) -> Schema:

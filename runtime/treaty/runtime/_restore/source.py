@@ -26,6 +26,7 @@ class Source:
     inferred = ""  # what became of a checkpoint of an earlier revision, in words
     is_exact = True  # whether the format says itself what is empty, and what was a Python value
     forgets_none = False  # whether it stores no None at all
+    forgets_scalars = False  # whether numpy scalars, and arrays without axes, may be stored as Python numbers
     is_mapped = False  # whether all of it can be had at once, as views of a file
     has_runs = False  # whether `mapped` can give alike items as runs
     scratch: Path | None = None  # a folder for what has to be unpacked; in memory where there is none
@@ -49,7 +50,11 @@ class Source:
         tree = self.tree(schema)
         if self.is_exact:
             return tree
-        return python_scalars(tree) if schema is None else fit(schema, tree, forgets_none=self.forgets_none)
+        return (
+            python_scalars(tree)
+            if schema is None
+            else fit(schema, tree, forgets_none=self.forgets_none, forgets_scalars=self.forgets_scalars)
+        )
 
     def named(self) -> Mapping[str, Any]:
         """The leaves by the names that a key map speaks of."""

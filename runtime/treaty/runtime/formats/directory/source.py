@@ -29,7 +29,8 @@ class DirectorySource(Source):
         super().__init__(place.where, metadata=manifest.metadata)
         self.schema = manifest.schema
         self.revisions = manifest.revisions
-        self.is_exact = not says_nothing(manifest.schema)  # then what another format left open was stored as it looked
+        if says_nothing(manifest.schema):  # then what another format left open was stored as it looked
+            self.is_exact, self.forgets_scalars = False, True
         self._leaves = manifest.leaves
         self._reader = CheckpointReader(place, manifest)
         self._files = [_PackFile(self._reader, index) for index in range(len(manifest.files))]
