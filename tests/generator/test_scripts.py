@@ -162,7 +162,7 @@ def test_a_schema_in_the_script_that_is_run_finds_its_code(tmp_path: Path) -> No
 
     for command in (["train.py"], ["-m", "train"]):  # real interpreters: what __main__ is, is what this is about
         done = subprocess.run(
-            [sys.executable, *command, f"{tmp_path}/{command[0]}.ckpt"], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, *command, f"{tmp_path}/{command[0]}-run"], cwd=tmp_path, capture_output=True, text=True
         )
         assert done.stdout == "__main__ (2, 3)\n", done.stderr
 
