@@ -97,7 +97,9 @@ def _sync(folder: Path) -> None:
     os.close(descriptor)
 
 
-each_way = pytest.mark.parametrize(
-    ("how", "old"), [*_EACH, ("linked", True)], ids=lambda one: {False: "first", True: "overwriting"}.get(one, one)
+_NAMES: Final[dict[object, object]] = {False: "first", True: "overwriting"}
+each_way = pytest.mark.parametrize(("how", "old"), [*_EACH, ("linked", True)], ids=lambda one: _NAMES.get(one, one))
+each_way_to_link = pytest.mark.parametrize(
+    ("how", "old"), [*_EACH, ("linked", True), ("base and linked", True)], ids=lambda one: _NAMES.get(one, one)
 )
 both = pytest.mark.parametrize("old", [False, True], ids=["first", "overwriting"])

@@ -16,7 +16,7 @@ from tests.faults.ptrace import Call
 
 PATIENCE = 180  # seconds; a save that hangs is killed earlier, by the server
 How = (
-    Literal["save", "save_async", "base", "linked", "step", "step, keep_last=1", "look at steps"]
+    Literal["save", "save_async", "base", "linked", "base and linked", "step", "step, keep_last=1", "look at steps"]
     | Literal["msgpack", "safetensors", "shards", "to orbax", "to eformer", "to treaty"]
 )
 _ROOT = Path(__file__).parents[2]

@@ -48,6 +48,13 @@ def _save_base(path: str, state: Any) -> None:
     save(path, state)
 
 
+def _save_with_base(path: str, state: Any) -> None:
+    """On a base that this very process has committed before: of its files it knows that they last."""
+    base = f"{os.path.dirname(os.path.dirname(path))}/base"
+    _save_base(base, states.run(int(state.step), state.kernel.shape[0]))
+    save(path, state, base=base)
+
+
 def _save_step(path: str, state: Any, **rules: Any) -> None:
     """All that a run does of which a manager keeps the steps, for one of them."""
     with CheckpointManager(path, states.Run, **rules) as manager:
@@ -67,6 +74,7 @@ _SAVES: Final[dict[str, Callable[[str, Any], None]]] = {
     "save_async": lambda path, state: save_async(path, state).result(),
     "base": _save_base,
     "linked": lambda path, state: save(path, state, base=f"{os.path.dirname(os.path.dirname(path))}/base"),
+    "base and linked": _save_with_base,
     "step": _save_step,
     "step, keep_last=1": lambda path, state: _save_step(path, state, keep_last=1),
     "look at steps": _look_at_steps,

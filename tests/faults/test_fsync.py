@@ -12,13 +12,13 @@ from tests.faults.replacing import CONVERTED, SAFETENSORS, Replacement
 from tests.faults.saver import How, Saver
 
 
-@pytest.mark.parametrize(("how", "old"), [("save", False), ("save", True), ("linked", True)])
+@pytest.mark.parametrize(("how", "old"), [("save", False), ("save", True), ("linked", True), ("base and linked", True)])
 def test_all_that_a_manifest_names_is_on_disk_before_it_is_renamed(
     how: How, old: bool, saver: Saver, tmp_path: Path
 ) -> None:
     trial = Trial(saver, tmp_path, how, old)
     calls = trial.save(NEW).calls
-    assert (how == "linked") == any(call.name == "linkat" for call in calls)
+    assert ("linked" in how) == any(call.name == "linkat" for call in calls)
     commit = trial.committed(calls)
     assert commit is not None
     temporary, manifest = calls[commit].paths
@@ -51,6 +51,15 @@ def test_files_and_directories_are_synced_no_more_often_than_they_must(old: bool
     assert sum(call.name == "fsync" for call in calls) == len(files) + len(folders) + 1  # the checkpoint's own: twice
 
 
+@pytest.mark.parametrize("how", ["linked", "base and linked"])
+def test_linked_files_are_synced_unless_this_process_did_it_before(how: How, saver: Saver, tmp_path: Path) -> None:
+    calls = Trial(saver, tmp_path, how, old=True).save(NEW).calls
+    linked = {call.paths[-1] for call in calls if call.name == "linkat"}
+    synced = {call.paths[-1] for call in calls if call.name == "fsync"}
+    assert linked
+    assert linked & synced == (linked if how == "linked" else set())
+
+
 def test_nothing_is_removed_that_a_manifest_on_disk_may_name(saver: Saver, tmp_path: Path) -> None:
     """A save is killed when the manifest is renamed, but not on disk; the next one finds the data of the old one."""
     trial = Trial(saver, tmp_path, "save", old=True)
@@ -67,6 +76,9 @@ def test_the_check_sees_what_is_not_synced() -> None:
     calls += [Call("rename", ("/a/b/c", "/a/b/d")), Call("fsync", ("/a/b",))]
     assert unsynced(calls) == {"/a/b/d"}
     assert unsynced([*calls, Call("fsync", ("/a/b/d",))]) == set()
+    link = Call("linkat", ("/a/b/d", "/a/b/e"))
+    assert unsynced([*calls, link, Call("fsync", ("/a/b",))]) == {"/a/b/d", "/a/b/e"}
+    assert unsynced([*calls, Call("fsync", ("/a/b/d",)), link, Call("fsync", ("/a/b",))]) == set()
 
 
 def unsynced(calls: Sequence[Call]) -> set[str]:
@@ -74,6 +86,7 @@ def unsynced(calls: Sequence[Call]) -> set[str]:
     contents: set[str] = set()
     names: set[tuple[str, str]] = set()  # directory, what was entered there
     known: set[str] = set()
+    synced: set[str] = set()  # files whose contents are known to last
     for call in calls:
         path = call.paths[-1]
         if call.name in ("create", "mkdir", "rename", "link", "linkat") and path not in known:
@@ -86,11 +99,17 @@ def unsynced(calls: Sequence[Call]) -> set[str]:
             if source in contents:
                 contents.remove(source)
                 contents.add(path)
+            synced.discard(path)
+            if source in synced:
+                synced.add(path)
         elif call.name in ("link", "linkat"):
-            contents.add(path)  # who knows whether it was synced under its first name
+            if call.paths[0] not in synced:
+                contents.add(path)  # who knows whether it was synced under its first name
         elif call.name in ("write", "writev", "pwrite64", "fallocate", "ftruncate"):
             contents.add(path)
+            synced.discard(path)
         elif call.name in ("fsync", "fdatasync"):
             contents.discard(path)
+            synced.add(path)
             names = {(folder, name) for folder, name in names if folder != path}
     return contents | {f"{name} in {folder}" for folder, name in names}

@@ -7,13 +7,13 @@ import pytest
 
 from tests.faults import images
 from tests.faults.images import Image
-from tests.faults.places import NEW, OLD, Trial, each_way, some
+from tests.faults.places import NEW, OLD, Trial, each_way_to_link, some
 from tests.faults.ptrace import Call
 from tests.faults.replacing import Replacement
 from tests.faults.saver import How, Saver
 
 
-@each_way
+@each_way_to_link
 def test_a_power_cut_leaves_the_last_committed_checkpoint(how: How, old: bool, saver: Saver, disk: Image) -> None:
     total = len(Trial(saver, disk.mounted, how, old).save(NEW).calls)
     for moment in some(total, 4):
@@ -25,7 +25,7 @@ def test_a_power_cut_leaves_the_last_committed_checkpoint(how: How, old: bool, s
         trial.check(_possible(trial, outcome.made), f"cut before {outcome.calls[-1]}, call {moment}")
 
 
-@each_way
+@each_way_to_link
 def test_a_save_that_has_returned_survives_a_power_cut(how: How, old: bool, saver: Saver, disk: Image) -> None:
     trial = Trial(saver, disk.mounted, how, old)
     assert trial.save(NEW).ended == "saved"

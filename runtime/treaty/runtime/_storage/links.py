@@ -9,7 +9,7 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 _ACL: Final = "system.posix_acl_access"
 _CLONE: Final = 0x40049409  # FICLONE of Linux
@@ -29,15 +29,13 @@ class Linker:
         self._usual = _usual_permissions(folder)
         self._can_clone = True
 
-    def link(self, source: Path, name: str, size: int, written: int) -> bool:
-        """Whether the file is here now, as it was at a time (in ns): it has a size, and nobody changed it since."""
+    def link(self, source: Path, name: str, size: int, written: int) -> Literal["link", "clone"] | None:
+        """How the file is here now, as it was at a time (in ns): it has a size, and nobody changed it since. None if it is not."""
         target = self._folder / name
-        try:
-            if not self._linked(source, target, size, written):
-                return self._cloned(source, target, size, written)
-        except OSError:  # removed meanwhile; another file system; as many links as there may be; not allowed
-            return self._cloned(source, target, size, written)
-        return True
+        with suppress(OSError):  # removed meanwhile; another file system; as many links as there may be; not allowed
+            if self._linked(source, target, size, written):
+                return "link"
+        return "clone" if self._cloned(source, target, size, written) else None
 
     def _linked(self, source: Path, target: Path, size: int, written: int) -> bool:
         if not _is_as_written(os.lstat(source), size, written) or _permissions(source) != self._usual:

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 from attrs import frozen
 
@@ -36,6 +36,7 @@ class Base:
     leaves: Mapping[tuple[str, ...], tuple[int, Leaf]]
     files: Mapping[str, File]
     upper: Mapping[str, list[str]]
+    is_synced: bool = False  # whether its files need not be synced again
 
 
 def base_at(path: str, place: Place, *, must_exist: bool) -> Base | None:
@@ -61,7 +62,7 @@ def base_at(path: str, place: Place, *, must_exist: bool) -> Base | None:
         return None
     leaves = {leaf.path: (number, leaf) for number, leaf in enumerate(found.leaves) if leaf.is_chunked}
     files = {file.name: file for file in found.files}
-    return Base(base, data, written, leaves, files, upper_of(found.data))
+    return Base(base, data, written, leaves, files, upper_of(found.data), base.is_synced)
 
 
 class Earlier:
@@ -73,6 +74,10 @@ class Earlier:
         if base is not None and isinstance(place, Local):
             with storing("write", place.where):
                 self._linker = Linker(place.path / data)
+
+    @property
+    def is_synced(self) -> bool:
+        return self._base is not None and self._base.is_synced
 
     def chunks(self, leaf: Leaf) -> list[EarlierFile] | None:
         """The chunks of an array that is stored in the same way, in row-major order."""
@@ -97,12 +102,15 @@ class Earlier:
         found = self._base.files[name]
         return EarlierFile(name, found.size, self._base.upper[name][0] + found.checksum)
 
-    def link(self, stored: EarlierFile, name: str) -> bool:
-        """Whether the file is in the new data under this name, now."""
+    def link(self, stored: EarlierFile, name: str) -> Literal["synced", "not synced"] | None:
+        """Whether the file is in the new data under this name, now, and whether its bytes are known to last."""
         base = self._base
         if base is None or self._linker is None:
-            return False
-        return self._linker.link(base.place.path / base.data / stored.name, name, stored.size, base.written)
+            return None
+        how = self._linker.link(base.place.path / base.data / stored.name, name, stored.size, base.written)
+        if how is None:
+            return None
+        return "synced" if how == "link" and base.is_synced else "not synced"
 
     def _leaf(self, leaf: Leaf) -> tuple[int, Leaf | None]:
         number, old = (-1, None) if self._base is None else self._base.leaves.get(leaf.path, (-1, None))

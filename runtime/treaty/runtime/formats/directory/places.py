@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._process.forks import close_lock, open_lock, try_lock
 from treaty.runtime._storage.directories import make_directory, sizes_below, sync_directory
+from treaty.runtime._storage.overtaken import mark
 from treaty.runtime._storage.paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.formats.directory import owner
 from treaty.runtime.formats.directory.checksum import running
@@ -31,6 +32,9 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
 GRACE: Final = 900.0  # seconds in which data may change no more, and its save still be alive on another host
 _BLOCK: Final = 2**20  # bytes read at a time
+_MOST_SYNCED: Final = 64
+
+_synced: dict[str, object] = {}  # where this process has committed last, and what each manifest is known by
 
 
 class Place(Protocol):
@@ -183,6 +187,7 @@ class Local:
             self.sync(data)
             self._look_again(data, files)
             write_pieces(self.path / NAME, [manifest])
+            self._note_synced()
         except FileNotFoundError as error:
             raise self._taken(f"{data} as it was written, got nothing") from error
         self._clean(data, self._previous())
@@ -191,6 +196,18 @@ class Local:
 
     def sync(self, name: str) -> None:
         sync_directory(self.path / name)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether this process committed what is here, so that every file of it lasts. A copy may still be in memory only."""
+        known = _synced.get(str(self.path))
+        return known is not None and known == mark(self.path / NAME)
+
+    def _note_synced(self) -> None:
+        _synced.pop(str(self.path), None)
+        _synced[str(self.path)] = mark(self.path / NAME)
+        while len(_synced) > _MOST_SYNCED:
+            _synced.pop(next(iter(_synced)), None)
 
     def abandon(self, data: str | None) -> None:
         try:

@@ -170,18 +170,26 @@ class _NewData:
 
     def put(self, name: str, content: bytes, stored: EarlierFile | None) -> None:
         """A file of which all bytes are known; `stored` has the same in the base."""
-        self.add(partial(self.deliver, name, content, name, stored), name, len(content))
+        if stored is None or not self.linked_at_once(name, stored, len(content)):
+            self.add(partial(self.deliver, name, content, name, stored), name, len(content))
 
     def add(self, work: Callable[[], None], name: str, size: int) -> None:
         """Let a thread deliver a file."""
         self._queue.add_file(work, name, size)
 
-    def linked(self, name: str, stored: EarlierFile) -> bool:
-        if not self.earlier.link(stored, name):
+    def linked_at_once(self, name: str, stored: EarlierFile, size: int) -> bool:
+        """Without a thread, where nothing is to be synced: of many that only link, each waits most of the time for the others."""
+        if not self.earlier.is_synced or not self.linked(name, stored):
             return False
-        with storing(f"write {name} in", self._place.where):
-            self._place.sync(f"{self._data}/{name}")
+        self._queue.add_done(name, size)
         return True
+
+    def linked(self, name: str, stored: EarlierFile) -> bool:
+        how = self.earlier.link(stored, name)
+        if how == "not synced":
+            with storing(f"write {name} in", self._place.where):
+                self._place.sync(f"{self._data}/{name}")
+        return how is not None
 
     def deliver(self, name: str, content: Any, what: str, stored: EarlierFile | None) -> None:
         if stored is None or not self.linked(name, stored):
@@ -223,21 +231,32 @@ class _ArrayOutput:
         self.sums = sums
 
     def add(self, start: Start, part: HostArray, known: dict[ChunkKey, str]) -> None:
-        """Let a thread write a chunk. `known` holds what was found before of an array that cannot have changed since."""
+        """Link a chunk that the base has, or let a thread write it. `known` holds the digests that were found before of an
+        array that cannot have changed since."""
         index = [first // chunk for first, chunk in zip(start, self.leaf.chunks, strict=True)]
-        work = partial(self._write, f"{self._number}/{chunk_name(index)}", start, part, known)
-        self._output.add(work, f"{self._number}/{chunk_name(index)}", part.nbytes)
+        name, number = f"{self._number}/{chunk_name(index)}", chunk_number(self.leaf, start)
+        stored, same = self._in_base(number)
+        key = start, self.leaf.chunks, self.leaf.codec
+        if stored is not None and known.get(key) == same and self._output.linked_at_once(name, stored, part.nbytes):
+            self.sums[number] = known[key]
+        else:
+            self._output.add(partial(self._write, name, number, key, part, known), name, part.nbytes)
 
-    def _write(self, name: str, start: Start, part: HostArray, known: dict[ChunkKey, str]) -> None:
-        leaf, number, key = self.leaf, chunk_number(self.leaf, start), (start, self.leaf.chunks, self.leaf.codec)
-        stored = None if self._stored is None else self._stored[number]
-        same = None if stored is None else stored.digest if leaf.codec is None else f"{stored.digest}{stored.size:x}"
+    def _write(self, name: str, number: int, key: ChunkKey, part: HostArray, known: dict[ChunkKey, str]) -> None:
+        leaf, (stored, same) = self.leaf, self._in_base(number)
         if stored is not None and known.get(key) == same and self._output.linked(name, stored):
             self.sums[number] = known[key]
             return
         content = as_bytes(part) if leaf.codec is None else compress(leaf, part)
         found = self.sums[number] = known[key] = digest(content) if leaf.codec is None else stored_digest(content)
         self._output.deliver(name, content, self._what, stored if found == same else None)
+
+    def _in_base(self, number: int) -> tuple[EarlierFile | None, str | None]:
+        """The same chunk in the base, and what its bytes are known by."""
+        if self._stored is None:
+            return None, None
+        stored = self._stored[number]
+        return stored, stored.digest if self.leaf.codec is None else f"{stored.digest}{stored.size:x}"
 
 
 def _write_piece(array: _ArrayOutput, piece: Piece) -> None:

@@ -33,6 +33,11 @@ class FileQueue(WriteQueue):
         self._folders.add(os.path.dirname(name))
         self.add(size, work, partial(self._advance, size))
 
+    def add_done(self, name: str, size: int) -> None:
+        """A file that is there; that it lasts is up to its directory."""
+        self._folders.add(os.path.dirname(name))
+        self._advance(size)
+
     def last(self) -> list[Callable[[], None]]:
         folders = self._folders - {""}  # which the commit syncs
         return [partial(self._sync, folder) for folder in folders]
