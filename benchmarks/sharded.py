@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,9 +24,10 @@ from benchmarks.harness import Row, compare, give_back_memory, race, warm
 from treaty.runtime import restore, save
 from treaty.runtime._lazy import Part
 from treaty.runtime._restore.source import Source
+from treaty.runtime.formats.directory.layout import TILE_BYTES
 from treaty.runtime.formats.table import reading
 
-BESIDE: Final = "orbax"
+BESIDE: Final = "beside"
 RESULT: Final = "times faster"
 _DEVICES: Final = 8
 _untyped: Any = jax  # which has no types for these constructors
@@ -78,7 +80,7 @@ def _layout(
         theirs.wait_until_finished()
 
     def clear() -> None:
-        for kind in ("treaty", "orbax"):
+        for kind in ("treaty", "orbax", "raw"):
             shutil.rmtree(folder / kind, ignore_errors=True)
         os.sync()
         give_back_memory()
@@ -86,8 +88,11 @@ def _layout(
     writers: dict[str, Callable[[], object]] = {
         "treaty": partial(save, folder / "treaty", ours),
         "orbax": partial(orbax, folder / "orbax"),
+        "raw": partial(_write_raw, folder / "raw", list(tree.values())),
     }
-    yield compare(f"save, {about}", race(writers, rounds, between=clear), ">= 3x")
+    times = race(writers, rounds, between=clear)
+    yield compare(f"save, {about}", {"treaty": times["treaty"], "orbax": times["orbax"]}, ">= 3x")
+    yield compare(f"save, {about}: four threads that only write", {"treaty": times["treaty"], "raw": times["raw"]}, "-")
 
     save(folder / "treaty", ours)
     orbax(folder / "orbax")
@@ -101,6 +106,24 @@ def _layout(
     if saved is not wanted and "replicated" not in name:
         yield _bytes_read(folder, about, wanted, tree)
     clear()
+
+
+def _write_raw(folder: Path, arrays: list[Any]) -> None:
+    """What the disk takes for the same bytes: files of a chunk's size, each written at once and synced."""
+    folder.mkdir()
+    pieces = [piece for array in arrays for piece in _pieces(np.asarray(array).reshape(-1).view(np.uint8))]
+
+    def write(number: int) -> None:
+        with open(folder / str(number), "xb", buffering=0) as file:
+            file.write(pieces[number])
+            os.fsync(file.fileno())
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(len(pieces))))
+
+
+def _pieces(content: Any) -> list[Any]:
+    return [content[start : start + TILE_BYTES] for start in range(0, len(content), TILE_BYTES)]
 
 
 def _bytes_read(folder: Path, about: str, wanted: NamedSharding, tree: dict[str, Any]) -> Row:

@@ -78,9 +78,14 @@ CASES = {
         for beside in ("orbax", "full", "disk")
     ],
     "sharded": [
-        f"{what}, {layout}, 2 arrays, 2 MiB"
+        f"{what}, {layout}, 2 arrays, 2 MiB{beside}"
         for layout in ("the same, in rows", "4x2 to 2x4", "rows to columns", "replicated")
-        for what in ("save", "restore", "bytes read over bytes needed")
+        for what, beside in (
+            ("save", ""),
+            ("save", ": four threads that only write"),
+            ("restore", ""),
+            ("bytes read over bytes needed", ""),
+        )
         if (what, layout) != ("bytes read over bytes needed", "replicated")
     ],
     "compression": [
