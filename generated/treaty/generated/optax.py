@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
+import jax as _jax
 import numpy as _np
 import treaty.schema.library.optax as _optax
 from treaty.runtime import codec as _codec
@@ -480,6 +482,20 @@ def schedule_state_abstract() -> _optax.ScheduleState:
     )
 
 
+class ScheduleStateChanges(_TypedDict, total=False):
+    """Fields of ScheduleState to replace."""
+
+    count: _jax.Array
+
+
+def schedule_state_replace(
+    obj: _optax.ScheduleState,
+    /,
+    **changes: _Unpack[ScheduleStateChanges],
+) -> _optax.ScheduleState:
+    return _codec.replaced(obj, changes)
+
+
 class WeightDecayScheduleStateState(_TypedDict):
     """State of WeightDecayScheduleState."""
 
@@ -523,6 +539,20 @@ def weight_decay_schedule_state_abstract() -> _optax.WeightDecayScheduleState:
         _optax.WeightDecayScheduleState,
         count=_codec.abstract((), _int32),
     )
+
+
+class WeightDecayScheduleStateChanges(_TypedDict, total=False):
+    """Fields of WeightDecayScheduleState to replace."""
+
+    count: _jax.Array
+
+
+def weight_decay_schedule_state_replace(
+    obj: _optax.WeightDecayScheduleState,
+    /,
+    **changes: _Unpack[WeightDecayScheduleStateChanges],
+) -> _optax.WeightDecayScheduleState:
+    return _codec.replaced(obj, changes)
 
 
 class ZeroNansStateState(_TypedDict):
@@ -802,6 +832,20 @@ def wrapped_schedule_state_abstract() -> _optax.WrappedScheduleState:
         _optax.WrappedScheduleState,
         count=_codec.abstract((), _int32),
     )
+
+
+class WrappedScheduleStateChanges(_TypedDict, total=False):
+    """Fields of WrappedScheduleState to replace."""
+
+    count: _jax.Array
+
+
+def wrapped_schedule_state_replace(
+    obj: _optax.WrappedScheduleState,
+    /,
+    **changes: _Unpack[WrappedScheduleStateChanges],
+) -> _optax.WrappedScheduleState:
+    return _codec.replaced(obj, changes)
 
 
 class InjectStatefulHyperparamsStateState(_TypedDict):

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
+import jax as _jax
 import numpy as _np
 import treaty.generated.optax as _generated_optax
 import treaty.schema.library.optax as _optax
@@ -62,6 +64,20 @@ def norm_abstract(d_model: int) -> _transformer.Norm:
         _transformer.Norm,
         scale=_codec.abstract((d_model,), _float32),
     )
+
+
+class NormChanges(_TypedDict, total=False):
+    """Fields of Norm to replace."""
+
+    scale: _jax.Array
+
+
+def norm_replace(
+    obj: _transformer.Norm,
+    /,
+    **changes: _Unpack[NormChanges],
+) -> _transformer.Norm:
+    return _codec.replaced(obj, changes)
 
 
 class AttentionState(_TypedDict):
@@ -148,6 +164,23 @@ def attention_abstract(
     )
 
 
+class AttentionChanges(_TypedDict, total=False):
+    """Fields of Attention to replace."""
+
+    query: _jax.Array
+    key: _jax.Array
+    value: _jax.Array
+    out: _jax.Array
+
+
+def attention_replace(
+    obj: _transformer.Attention,
+    /,
+    **changes: _Unpack[AttentionChanges],
+) -> _transformer.Attention:
+    return _codec.replaced(obj, changes)
+
+
 class MlpState(_TypedDict):
     """State of Mlp."""
 
@@ -204,6 +237,22 @@ def mlp_abstract(d_model: int, d_ff: int) -> _transformer.Mlp:
         up=_codec.abstract((d_model, d_ff), _float32),
         down=_codec.abstract((d_ff, d_model), _float32),
     )
+
+
+class MlpChanges(_TypedDict, total=False):
+    """Fields of Mlp to replace."""
+
+    gate: _jax.Array
+    up: _jax.Array
+    down: _jax.Array
+
+
+def mlp_replace(
+    obj: _transformer.Mlp,
+    /,
+    **changes: _Unpack[MlpChanges],
+) -> _transformer.Mlp:
+    return _codec.replaced(obj, changes)
 
 
 class BlockState(_TypedDict):
@@ -310,6 +359,23 @@ def block_abstract(
         mlp_norm=norm_abstract(d_model=d_model),
         mlp=mlp_abstract(d_model=d_model, d_ff=d_ff),
     )
+
+
+class BlockChanges(_TypedDict, total=False):
+    """Fields of Block to replace."""
+
+    attention_norm: _transformer.Norm
+    attention: _transformer.Attention
+    mlp_norm: _transformer.Norm
+    mlp: _transformer.Mlp
+
+
+def block_replace(
+    obj: _transformer.Block,
+    /,
+    **changes: _Unpack[BlockChanges],
+) -> _transformer.Block:
+    return _codec.replaced(obj, changes)
 
 
 class ParamsState(_TypedDict):
@@ -457,6 +523,22 @@ def params_abstract(
         ),
         final_norm=norm_abstract(d_model=d_model),
     )
+
+
+class ParamsChanges(_TypedDict, total=False):
+    """Fields of Params to replace."""
+
+    embedding: _jax.Array
+    blocks: tuple[_transformer.Block, ...]
+    final_norm: _transformer.Norm
+
+
+def params_replace(
+    obj: _transformer.Params,
+    /,
+    **changes: _Unpack[ParamsChanges],
+) -> _transformer.Params:
+    return _codec.replaced(obj, changes)
 
 
 class AdamStateParamsState(_TypedDict):
@@ -973,6 +1055,23 @@ def train_state_abstract(
         ),
         rng=_codec.abstract_key(()),
     )
+
+
+class TrainStateChanges(_TypedDict, total=False):
+    """Fields of TrainState to replace."""
+
+    step: _jax.Array
+    params: _transformer.Params
+    opt: _optax.AdamW[_transformer.Params, _optax.ScheduleState]
+    rng: _jax.Array
+
+
+def train_state_replace(
+    obj: _transformer.TrainState,
+    /,
+    **changes: _Unpack[TrainStateChanges],
+) -> _transformer.TrainState:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA: _codec.Schemas = _codec.schema(

@@ -71,7 +71,8 @@ def findable(cls: ir.Class) -> bool:
 def emitted_for(cls: ir.Class, stem: str, title: str) -> list[str]:
     """The names that a generated module has for a class."""
     functions = ("read", "new", "to_state_dict", "from_state_dict", "abstract", *(f"peek_{dim}" for dim in cls.dims))
-    return [*(f"{stem}_{name}" for name in functions), f"{stem.upper()}_CODEC", f"{title}State"]
+    changes = [f"{stem}_replace", f"{title}Changes"] if cls.kind == "state" else []
+    return [*(f"{stem}_{name}" for name in functions), f"{stem.upper()}_CODEC", f"{title}State", *changes]
 
 
 def type_name(cls: ir.Class, digits: int) -> str:

@@ -89,6 +89,15 @@ class Abstract:
 
 
 @frozen
+class Changes:
+    """The fields of a class as its constructor calls them, with their types: any of them may be replaced."""
+
+    name: str
+    fields: list[tuple[str, str]]
+    by_call: bool
+
+
+@frozen
 class Record:
     """One class as the templates see it: names and expressions."""
 
@@ -112,6 +121,7 @@ class Record:
     defined: list[Bound]
     read: Made
     abstract: Abstract | None
+    changes: Changes | None  # of a class of this module
     unsized: str
     registered: bool
     digest: str
@@ -189,6 +199,7 @@ def _record(scope: ModuleScope, cls: ir.Class, revision: int | None) -> Record:
         defined=_defined(cls, scope.unsure[cls.id]),
         read=_read(scope, cls),
         abstract=None if unsized else _abstract(scope, cls),
+        changes=_changes(scope, cls) if _is_replaceable(scope, cls) else None,
         unsized=literal(f"${unsized}"),
         registered=registered,
         digest=literal(scope.declared.at(cls.id).digest) if registered else "",
@@ -237,9 +248,12 @@ def _peek(scope: ModuleScope, cls: ir.Class, dim: str, gathered: Mapping[str, Ga
 
 def _by_call(fields: list[StateEntry]) -> bool:
     """Whether a key cannot be a line of a class body: no name, or one that Python changes, or that the types use."""
-    used = {word for one in fields for word in re.findall(r"\w+", one.type)}
-    keys = [one.key for one in fields if not one.spread]
-    return any(not is_name(key) or key.startswith("__") or key in used for key in keys)
+    return _is_by_call([(one.key, one.type) for one in fields if not one.spread])
+
+
+def _is_by_call(entries: list[tuple[str, str]]) -> bool:
+    used = {word for _, type in entries for word in re.findall(r"\w+", type)}
+    return any(not is_name(key) or key.startswith("__") or key in used for key, _ in entries)
 
 
 def _is_attrs(cls: ir.Class) -> bool:
@@ -366,6 +380,17 @@ def _abstract(scope: ModuleScope, cls: ir.Class) -> Abstract:
             else _made(scope, cls, values)
         ),
     )
+
+
+def _is_replaceable(scope: ModuleScope, cls: ir.Class) -> bool:
+    """Whether it is a class of this module. Of a generic one whose arguments are open, nothing is known of its fields."""
+    is_open = any(isinstance(arg, ir.Untyped) for arg in cls.args)
+    return cls.kind == "state" and cls.module == scope.module and bool(cls.fields) and not is_open
+
+
+def _changes(scope: ModuleScope, cls: ir.Class) -> Changes:
+    fields = [(one.alias, ex.object_type(scope, one.type)) for one in cls.fields]
+    return Changes(f"{scope.stems[cls.id][1]}Changes", fields, _is_by_call(fields))
 
 
 def _names(scope: ModuleScope, cls: ir.Class) -> list[tuple[str, Expression]]:

@@ -154,6 +154,11 @@ def constructor(cls: type[_T]) -> type[_T]:
     return cast("type[_T]", make)
 
 
+def replaced(obj: _T, changes: Mapping[str, object]) -> _T:
+    """Another instance, with other values of some fields."""
+    return cast(_T, attrs.evolve(cast(Any, obj), **changes))
+
+
 @overload
 def indexed(items: Iterable[_T]) -> dict[str, _T]: ...
 @overload

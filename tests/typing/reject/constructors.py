@@ -3,6 +3,7 @@
 import numpy as np
 from jax import Array
 from schemas.model import Block, Linear, TrainState
+from schemas.model_treaty import linear_replace, train_state_replace
 from schemas.optim import Adam
 
 
@@ -55,3 +56,23 @@ def another_argument(x: Array, block: Block) -> Adam[Linear]:
     adam = Adam(count=x, mu=block, nu=block)
     # E: Incompatible return value type (got "Adam[Block]", expected "Adam[Linear]")  [return-value]
     return adam
+
+
+def replaced_by_another_type(train: TrainState) -> TrainState:
+    # E: Argument "step" to "train_state_replace" has incompatible type "str"; expected "Array"  [arg-type]
+    return train_state_replace(train, step="1")
+
+
+def replaced_by_another_class(x: Array, train: TrainState) -> TrainState:
+    # E: Argument "blocks" to "train_state_replace" has incompatible type "tuple[Array]"; expected "tuple[Block, ...]"  [arg-type]
+    return train_state_replace(train, blocks=(x,))
+
+
+def replaced_what_is_not_there(x: Array, linear: Linear) -> Linear:
+    # E: Unexpected keyword argument "scale" for "linear_replace"  [call-arg]
+    return linear_replace(linear, scale=x)  # not ty
+
+
+def replaced_in_another_class(x: Array, train: TrainState) -> Linear:
+    # E: Argument 1 to "linear_replace" has incompatible type "TrainState"; expected "Linear"  [arg-type]
+    return linear_replace(train, kernel=x)

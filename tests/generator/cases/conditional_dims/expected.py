@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
 import jax as _jax
 import numpy as _np
@@ -89,6 +90,21 @@ def head_abstract(d: int, out: int) -> _schema.Head:
     )
 
 
+class HeadChanges(_TypedDict, total=False):
+    """Fields of Head to replace."""
+
+    kernel: _jax.Array | None
+    scale: _jax.Array | None
+
+
+def head_replace(
+    obj: _schema.Head,
+    /,
+    **changes: _Unpack[HeadChanges],
+) -> _schema.Head:
+    return _codec.replaced(obj, changes)
+
+
 class TreeState(_TypedDict):
     """State of Tree."""
 
@@ -149,6 +165,22 @@ def tree_from_state_dict(
     d: int | None = None,
 ) -> _schema.Tree:
     return _codec.build(TREE_CODEC, state, {"d": d})
+
+
+class TreeChanges(_TypedDict, total=False):
+    """Fields of Tree to replace."""
+
+    value: _jax.Array | None
+    kids: list[_schema.Tree]
+    next: _schema.Tree | None
+
+
+def tree_replace(
+    obj: _schema.Tree,
+    /,
+    **changes: _Unpack[TreeChanges],
+) -> _schema.Tree:
+    return _codec.replaced(obj, changes)
 
 
 ModelTableState = _TypedDict(
@@ -382,6 +414,27 @@ def model_from_state_dict(
             "c": c,
         },
     )
+
+
+class ModelChanges(_TypedDict, total=False):
+    """Fields of Model to replace."""
+
+    heads: tuple[_schema.Head, ...]
+    tree: _schema.Tree
+    product: _jax.Array | None
+    left: _jax.Array | None
+    right: dict[str, _jax.Array]
+    keys: list[_jax.Array]
+    fixed: _jax.Array | None
+    table: dict[int, tuple[_jax.Array, _jax.Array]]
+
+
+def model_replace(
+    obj: _schema.Model,
+    /,
+    **changes: _Unpack[ModelChanges],
+) -> _schema.Model:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA = _codec.schema(

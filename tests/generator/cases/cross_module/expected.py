@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
+import jax as _jax
 import numpy as _np
 import tests.generator.cases.cross_module.schema as _schema
 import tests.generator.cases.generics.expected as _expected
@@ -175,6 +177,23 @@ def run_abstract(d_in: int, d_out: int, n: int, d_model: int) -> _schema.Run:
         ],
         opt=adam_block_abstract(d_model=d_model),
     )
+
+
+class RunChanges(_TypedDict, total=False):
+    """Fields of Run to replace."""
+
+    step: _jax.Array
+    params: _generics_schema.Params
+    blocks: list[_train_state_schema.Block]
+    opt: _generics_schema.Adam[_train_state_schema.Block]
+
+
+def run_replace(
+    obj: _schema.Run,
+    /,
+    **changes: _Unpack[RunChanges],
+) -> _schema.Run:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA: _codec.Schemas = _codec.schema(

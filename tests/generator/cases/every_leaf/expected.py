@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
 import jax as _jax
 import ml_dtypes as _ml_dtypes
@@ -157,6 +158,41 @@ def leaves_abstract(d: int) -> _schema.Leaves:
         mode=_schema.Mode.EVAL,
         lr=0.001,
     )
+
+
+class LeavesChanges(_TypedDict, total=False):
+    """Fields of Leaves to replace."""
+
+    boolean: _jax.Array
+    tiny: _jax.Array
+    byte: _codec.HostArray
+    small: _jax.Array
+    brain: _codec.HostArray
+    double: _codec.HostArray
+    imaginary: _jax.Array
+    spec: _jax.Array
+    deep: _jax.Array
+    key: _jax.Array
+    rbg: _jax.Array
+    an_int: int
+    a_float: float
+    a_bool: bool
+    a_str: str
+    a_bytes: bytes
+    a_complex: complex
+    nothing: None
+    numpy_half: _np.float16
+    numpy_brain: _np.generic
+    mode: _schema.Mode
+    lr: float
+
+
+def leaves_replace(
+    obj: _schema.Leaves,
+    /,
+    **changes: _Unpack[LeavesChanges],
+) -> _schema.Leaves:
+    return _codec.replaced(obj, changes)
 
 
 class MomentsState(_TypedDict):
@@ -616,6 +652,32 @@ def containers_from_state_dict(
     k_: int | None = None,
 ) -> _schema.Containers:
     return _codec.build(CONTAINERS_CODEC, state, {"d": d, "k": k_})
+
+
+class ContainersChanges(_TypedDict, total=False):
+    """Fields of Containers to replace."""
+
+    moments: _schema.Moments
+    scales: _schema.Scales
+    foreign: _schema.Foreign
+    call: _codec.Partial
+    pair: tuple[_jax.Array, tuple[int, _schema.Moments]]
+    empty: tuple[()]
+    names: list[str]
+    nested: dict[str, list[_jax.Array | None]]
+    numbered: dict[int, _schema.Moments]
+    maybe_list: list[_schema.Moments] | None
+    maybe_mode: _schema.Mode | None
+    anything: object
+    shape: tuple[int, ...]
+
+
+def containers_replace(
+    obj: _schema.Containers,
+    /,
+    **changes: _Unpack[ContainersChanges],
+) -> _schema.Containers:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA = _codec.schema(

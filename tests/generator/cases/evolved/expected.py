@@ -7,10 +7,13 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
+import jax as _jax
 import numpy as _np
 import tests.generator.cases.evolved.schema as _schema
 import tests.generator.cases.generics.expected as _expected
+import tests.generator.cases.generics.schema as _generics_schema
 from treaty.runtime import codec as _codec
 
 _float32 = _np.dtype("float32")
@@ -69,6 +72,22 @@ def attention_abstract(d: int) -> _schema.Attention:
         key=_codec.abstract((d, d), _float32),
         value=_codec.abstract((d, d), _float32),
     )
+
+
+class AttentionChanges(_TypedDict, total=False):
+    """Fields of Attention to replace."""
+
+    query: _jax.Array
+    key: _jax.Array
+    value: _jax.Array
+
+
+def attention_replace(
+    obj: _schema.Attention,
+    /,
+    **changes: _Unpack[AttentionChanges],
+) -> _schema.Attention:
+    return _codec.replaced(obj, changes)
 
 
 MomentsPairState = _TypedDict(
@@ -342,6 +361,21 @@ def moments_attention_abstract(d: int) -> _schema.Moments[_schema.Attention]:
     )
 
 
+class MomentsAttentionChanges(_TypedDict, total=False):
+    """Fields of Moments[Attention] to replace."""
+
+    mu: _schema.Attention
+    pair: tuple[_schema.Attention, int]
+
+
+def moments_attention_replace(
+    obj: _schema.Moments[_schema.Attention],
+    /,
+    **changes: _Unpack[MomentsAttentionChanges],
+) -> _schema.Moments[_schema.Attention]:
+    return _codec.replaced(obj, changes)
+
+
 ChainAttentionState = _TypedDict(
     "ChainAttentionState",
     {
@@ -398,6 +432,21 @@ def chain_attention_from_state_dict(
     d: int | None = None,
 ) -> _schema.Chain[_schema.Attention]:
     return _codec.build(CHAIN_ATTENTION_CODEC, state, {"d": d})
+
+
+class ChainAttentionChanges(_TypedDict, total=False):
+    """Fields of Chain[Attention] to replace."""
+
+    first: _schema.Moments[_schema.Attention]
+    rest: dict[str, _schema.Attention]
+
+
+def chain_attention_replace(
+    obj: _schema.Chain[_schema.Attention],
+    /,
+    **changes: _Unpack[ChainAttentionChanges],
+) -> _schema.Chain[_schema.Attention]:
+    return _codec.replaced(obj, changes)
 
 
 class WindowState(_TypedDict):
@@ -511,6 +560,28 @@ def train_from_state_dict(
     d: int | None = None,
 ) -> _schema.Train:
     return _codec.build(TRAIN_CODEC, state, {"n": n, "d": d})
+
+
+class TrainChanges(_TypedDict, total=False):
+    """Fields of Train to replace."""
+
+    step: _jax.Array
+    blocks: tuple[_schema.Attention, ...]
+    opt: _schema.Chain[_schema.Attention]
+    scale: float
+    mode: _schema.Mode
+    note: str | None
+    window: _schema.Window
+    params: _generics_schema.Params | None
+    rng: _jax.Array
+
+
+def train_replace(
+    obj: _schema.Train,
+    /,
+    **changes: _Unpack[TrainChanges],
+) -> _schema.Train:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA: _codec.Schemas = _codec.schema(

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
+import jax as _jax
 import ml_dtypes as _ml_dtypes
 import numpy as _np
 import optax as _optax
@@ -74,6 +76,21 @@ def linear_abstract(d_in: int, d_out: int) -> _schema.Linear:
         kernel=_codec.abstract((d_in, d_out), _bfloat16),
         bias=_codec.abstract((d_out,), _bfloat16),
     )
+
+
+class LinearChanges(_TypedDict, total=False):
+    """Fields of Linear to replace."""
+
+    kernel: _jax.Array
+    bias: _jax.Array
+
+
+def linear_replace(
+    obj: _schema.Linear,
+    /,
+    **changes: _Unpack[LinearChanges],
+) -> _schema.Linear:
+    return _codec.replaced(obj, changes)
 
 
 class ParamsState(_TypedDict):
@@ -155,6 +172,21 @@ def params_abstract(d_model: int, vocab: int, n_layers: int) -> _schema.Params:
             ],
         ),
     )
+
+
+class ParamsChanges(_TypedDict, total=False):
+    """Fields of Params to replace."""
+
+    head: _schema.Linear
+    blocks: tuple[_schema.Linear, ...]
+
+
+def params_replace(
+    obj: _schema.Params,
+    /,
+    **changes: _Unpack[ParamsChanges],
+) -> _schema.Params:
+    return _codec.replaced(obj, changes)
 
 
 class EmptyStateState(_TypedDict):
@@ -1438,6 +1470,24 @@ def train_state_abstract(
             n_layers=n_layers,
         ),
     )
+
+
+class TrainStateChanges(_TypedDict, total=False):
+    """Fields of TrainState to replace."""
+
+    step: _jax.Array
+    opt: _codec.Keywords
+    params: _schema.Params
+    accumulated: _optax.MultiStepsState
+    factored: _optax.FactoredState
+
+
+def train_state_replace(
+    obj: _schema.TrainState,
+    /,
+    **changes: _Unpack[TrainStateChanges],
+) -> _schema.TrainState:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA = _codec.schema(

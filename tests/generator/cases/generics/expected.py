@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
 import jax as _jax
 import numpy as _np
@@ -72,6 +73,20 @@ def params_abstract(d_in: int, d_out: int) -> _schema.Params:
         _schema.Params,
         w=_codec.abstract((d_in, d_out), _float32),
     )
+
+
+class ParamsChanges(_TypedDict, total=False):
+    """Fields of Params to replace."""
+
+    w: _jax.Array
+
+
+def params_replace(
+    obj: _schema.Params,
+    /,
+    **changes: _Unpack[ParamsChanges],
+) -> _schema.Params:
+    return _codec.replaced(obj, changes)
 
 
 class AdamState(_TypedDict):
@@ -241,6 +256,20 @@ def bounded_abstract(d_in: int, d_out: int) -> _schema.Bounded[_schema.Params]:
     )
 
 
+class BoundedChanges(_TypedDict, total=False):
+    """Fields of Bounded to replace."""
+
+    inner: _schema.Params
+
+
+def bounded_replace(
+    obj: _schema.Bounded[_schema.Params],
+    /,
+    **changes: _Unpack[BoundedChanges],
+) -> _schema.Bounded[_schema.Params]:
+    return _codec.replaced(obj, changes)
+
+
 class AdamParamsState(_TypedDict):
     """State of Adam[Params]."""
 
@@ -308,6 +337,22 @@ def adam_params_abstract(
     )
 
 
+class AdamParamsChanges(_TypedDict, total=False):
+    """Fields of Adam[Params] to replace."""
+
+    count: _jax.Array
+    mu: _schema.Params
+    nu: _schema.Params
+
+
+def adam_params_replace(
+    obj: _schema.Adam[_schema.Params],
+    /,
+    **changes: _Unpack[AdamParamsChanges],
+) -> _schema.Adam[_schema.Params]:
+    return _codec.replaced(obj, changes)
+
+
 class ChainParamsFloat32D_outState(_TypedDict):
     """State of Chain[Params, float32[d_out]]."""
 
@@ -366,6 +411,21 @@ def chain_params_float32_d_out_from_state_dict(
         state,
         {"d_out": d_out},
     )
+
+
+class ChainParamsFloat32D_outChanges(_TypedDict, total=False):
+    """Fields of Chain[Params, float32[d_out]] to replace."""
+
+    first: _schema.Adam[_schema.Params]
+    rest: tuple[_jax.Array, ...]
+
+
+def chain_params_float32_d_out_replace(
+    obj: _schema.Chain[_schema.Params, _jax.Array],
+    /,
+    **changes: _Unpack[ChainParamsFloat32D_outChanges],
+) -> _schema.Chain[_schema.Params, _jax.Array]:
+    return _codec.replaced(obj, changes)
 
 
 AdamTupleParamsIntMuState = _TypedDict(
@@ -541,6 +601,22 @@ def adam_tuple_params_int_abstract(
     )
 
 
+class AdamTupleParamsIntChanges(_TypedDict, total=False):
+    """Fields of Adam[tuple[Params, int]] to replace."""
+
+    count: _jax.Array
+    mu: tuple[_schema.Params, int]
+    nu: tuple[_schema.Params, int]
+
+
+def adam_tuple_params_int_replace(
+    obj: _schema.Adam[tuple[_schema.Params, int]],
+    /,
+    **changes: _Unpack[AdamTupleParamsIntChanges],
+) -> _schema.Adam[tuple[_schema.Params, int]]:
+    return _codec.replaced(obj, changes)
+
+
 class TrainState(_TypedDict):
     """State of Train."""
 
@@ -588,6 +664,22 @@ def train_from_state_dict(
     d_out: int | None = None,
 ) -> _schema.Train:
     return _codec.build(TRAIN_CODEC, state, {"d_in": d_in, "d_out": d_out})
+
+
+class TrainChanges(_TypedDict, total=False):
+    """Fields of Train to replace."""
+
+    params: _schema.Params
+    opt: _schema.Chain[_schema.Params, _jax.Array]
+    other: _schema.Adam[tuple[_schema.Params, int]]
+
+
+def train_replace(
+    obj: _schema.Train,
+    /,
+    **changes: _Unpack[TrainChanges],
+) -> _schema.Train:
+    return _codec.replaced(obj, changes)
 
 
 class ChainParamsParamsState(_TypedDict):
@@ -669,6 +761,21 @@ def chain_params_params_from_state_dict(
     )
 
 
+class ChainParamsParamsChanges(_TypedDict, total=False):
+    """Fields of Chain[Params, Params] to replace."""
+
+    first: _schema.Adam[_schema.Params]
+    rest: tuple[_schema.Params, ...]
+
+
+def chain_params_params_replace(
+    obj: _schema.Chain[_schema.Params, _schema.Params],
+    /,
+    **changes: _Unpack[ChainParamsParamsChanges],
+) -> _schema.Chain[_schema.Params, _schema.Params]:
+    return _codec.replaced(obj, changes)
+
+
 class AdamChainParamsParamsState(_TypedDict):
     """State of Adam[Chain[Params, Params]]."""
 
@@ -748,6 +855,22 @@ def adam_chain_params_params_from_state_dict(
         state,
         {"d_in": d_in, "d_out": d_out},
     )
+
+
+class AdamChainParamsParamsChanges(_TypedDict, total=False):
+    """Fields of Adam[Chain[Params, Params]] to replace."""
+
+    count: _jax.Array
+    mu: _schema.Chain[_schema.Params, _schema.Params]
+    nu: _schema.Chain[_schema.Params, _schema.Params]
+
+
+def adam_chain_params_params_replace(
+    obj: _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]],
+    /,
+    **changes: _Unpack[AdamChainParamsParamsChanges],
+) -> _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]]:
+    return _codec.replaced(obj, changes)
 
 
 class AdamAdamChainParamsParamsState(_TypedDict):
@@ -837,6 +960,22 @@ def adam_adam_chain_params_params_from_state_dict(
         state,
         {"d_in": d_in, "d_out": d_out},
     )
+
+
+class AdamAdamChainParamsParamsChanges(_TypedDict, total=False):
+    """Fields of Adam[Adam[Chain[Params, Params]]] to replace."""
+
+    count: _jax.Array
+    mu: _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]]
+    nu: _schema.Adam[_schema.Chain[_schema.Params, _schema.Params]]
+
+
+def adam_adam_chain_params_params_replace(
+    obj: Adam7806208dType,
+    /,
+    **changes: _Unpack[AdamAdamChainParamsParamsChanges],
+) -> Adam7806208dType:
+    return _codec.replaced(obj, changes)
 
 
 AdamTupleAdamParamsIntMuState = _TypedDict(
@@ -1012,6 +1151,22 @@ def adam_tuple_adam_params_int_abstract(
     )
 
 
+class AdamTupleAdamParamsIntChanges(_TypedDict, total=False):
+    """Fields of Adam[tuple[Adam[Params], int]] to replace."""
+
+    count: _jax.Array
+    mu: tuple[_schema.Adam[_schema.Params], int]
+    nu: tuple[_schema.Adam[_schema.Params], int]
+
+
+def adam_tuple_adam_params_int_replace(
+    obj: _schema.Adam[tuple[_schema.Adam[_schema.Params], int]],
+    /,
+    **changes: _Unpack[AdamTupleAdamParamsIntChanges],
+) -> _schema.Adam[tuple[_schema.Adam[_schema.Params], int]]:
+    return _codec.replaced(obj, changes)
+
+
 class ChainAdamChain08b905e4State(_TypedDict):
     """State of Chain[Adam[Chain[Params, Params]], Adam[tuple[Adam[Params], int]]]."""
 
@@ -1089,6 +1244,21 @@ def chain_adam_chain_08b905e4_from_state_dict(
         state,
         {"d_in": d_in, "d_out": d_out},
     )
+
+
+class ChainAdamChain08b905e4Changes(_TypedDict, total=False):
+    """Fields of Chain[Adam[Chain[Params, Params]], Adam[tuple[Adam[Params], int]]] to replace."""
+
+    first: Adam7806208dType
+    rest: tuple[_schema.Adam[tuple[_schema.Adam[_schema.Params], int]], ...]
+
+
+def chain_adam_chain_08b905e4_replace(
+    obj: Chain08b905e4Type,
+    /,
+    **changes: _Unpack[ChainAdamChain08b905e4Changes],
+) -> Chain08b905e4Type:
+    return _codec.replaced(obj, changes)
 
 
 class AdamChainAdamB62b9717State(_TypedDict):
@@ -1182,6 +1352,22 @@ def adam_chain_adam_b62b9717_from_state_dict(
     )
 
 
+class AdamChainAdamB62b9717Changes(_TypedDict, total=False):
+    """Fields of Adam[Chain[Adam[Chain[Params, Params]], Adam[tuple[Adam[Params], int]]]] to replace."""
+
+    count: _jax.Array
+    mu: Chain08b905e4Type
+    nu: Chain08b905e4Type
+
+
+def adam_chain_adam_b62b9717_replace(
+    obj: _schema.Adam[Chain08b905e4Type],
+    /,
+    **changes: _Unpack[AdamChainAdamB62b9717Changes],
+) -> _schema.Adam[Chain08b905e4Type]:
+    return _codec.replaced(obj, changes)
+
+
 class DeepState(_TypedDict):
     """State of Deep."""
 
@@ -1209,6 +1395,20 @@ def deep_read(state: DeepState, put: _codec.Put) -> _schema.Deep:
 
 def deep_from_state_dict(state: DeepState) -> _schema.Deep:
     return _codec.build(DEEP_CODEC, state, {})
+
+
+class DeepChanges(_TypedDict, total=False):
+    """Fields of Deep to replace."""
+
+    opt: _schema.Adam[Chain08b905e4Type]
+
+
+def deep_replace(
+    obj: _schema.Deep,
+    /,
+    **changes: _Unpack[DeepChanges],
+) -> _schema.Deep:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA = _codec.schema(

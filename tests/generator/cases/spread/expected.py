@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
 import jax as _jax
 import numpy as _np
@@ -65,6 +66,21 @@ def block_abstract(d_model: int) -> _schema.Block:
         kernel=_codec.abstract((d_model, d_model), _float32),
         bias=_codec.abstract((d_model,), _float32),
     )
+
+
+class BlockChanges(_TypedDict, total=False):
+    """Fields of Block to replace."""
+
+    kernel: _jax.Array
+    bias: _jax.Array | None
+
+
+def block_replace(
+    obj: _schema.Block,
+    /,
+    **changes: _Unpack[BlockChanges],
+) -> _schema.Block:
+    return _codec.replaced(obj, changes)
 
 
 class TransformerState(_TypedDict):
@@ -156,6 +172,22 @@ def transformer_abstract(
     )
 
 
+class TransformerChanges(_TypedDict, total=False):
+    """Fields of Transformer to replace."""
+
+    embed: _jax.Array
+    blocks: tuple[_schema.Block, ...]
+    norm: _jax.Array
+
+
+def transformer_replace(
+    obj: _schema.Transformer,
+    /,
+    **changes: _Unpack[TransformerChanges],
+) -> _schema.Transformer:
+    return _codec.replaced(obj, changes)
+
+
 class TowerState(_TypedDict):
     """State of Tower; convs are in conv_{key}, slots are in at {i}.slot."""
 
@@ -237,6 +269,21 @@ def tower_from_state_dict(
     convs: int | None = None,
 ) -> _schema.Tower:
     return _codec.build(TOWER_CODEC, state, {"convs": convs})
+
+
+class TowerChanges(_TypedDict, total=False):
+    """Fields of Tower to replace."""
+
+    convs: dict[str, _jax.Array]
+    slots: dict[int, _schema.Block | None]
+
+
+def tower_replace(
+    obj: _schema.Tower,
+    /,
+    **changes: _Unpack[TowerChanges],
+) -> _schema.Tower:
+    return _codec.replaced(obj, changes)
 
 
 PairEndsState = _TypedDict(
@@ -398,6 +445,22 @@ def model_from_state_dict(
     depth: int | None = None,
 ) -> _schema.Model:
     return _codec.build(MODEL_CODEC, state, {"width": width, "depth": depth})
+
+
+class ModelChanges(_TypedDict, total=False):
+    """Fields of Model to replace."""
+
+    pair: _schema.Pair
+    tower: _schema.Tower
+    body: _schema.Transformer
+
+
+def model_replace(
+    obj: _schema.Model,
+    /,
+    **changes: _Unpack[ModelChanges],
+) -> _schema.Model:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA = _codec.schema(

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
+import jax as _jax
 import ml_dtypes as _ml_dtypes
 import numpy as _np
 import tests.generator.cases.train_state.schema as _schema
@@ -72,6 +74,21 @@ def linear_abstract(d_in: int, d_out: int) -> _schema.Linear:
     )
 
 
+class LinearChanges(_TypedDict, total=False):
+    """Fields of Linear to replace."""
+
+    kernel: _jax.Array
+    bias: _jax.Array
+
+
+def linear_replace(
+    obj: _schema.Linear,
+    /,
+    **changes: _Unpack[LinearChanges],
+) -> _schema.Linear:
+    return _codec.replaced(obj, changes)
+
+
 class BlockState(_TypedDict):
     """State of Block."""
 
@@ -120,6 +137,21 @@ def block_abstract(d_model: int) -> _schema.Block:
         up=linear_abstract(d_in=d_model, d_out=4 * d_model),
         down=linear_abstract(d_in=4 * d_model, d_out=d_model),
     )
+
+
+class BlockChanges(_TypedDict, total=False):
+    """Fields of Block to replace."""
+
+    up: _schema.Linear
+    down: _schema.Linear
+
+
+def block_replace(
+    obj: _schema.Block,
+    /,
+    **changes: _Unpack[BlockChanges],
+) -> _schema.Block:
+    return _codec.replaced(obj, changes)
 
 
 class TrainStateState(_TypedDict):
@@ -214,6 +246,25 @@ def train_state_abstract(
         lr=0.001,
         note="",
     )
+
+
+class TrainStateChanges(_TypedDict, total=False):
+    """Fields of TrainState to replace."""
+
+    step: _jax.Array
+    embed: _jax.Array
+    blocks: tuple[_schema.Block, ...]
+    rng: _jax.Array
+    lr: float
+    note: str
+
+
+def train_state_replace(
+    obj: _schema.TrainState,
+    /,
+    **changes: _Unpack[TrainStateChanges],
+) -> _schema.TrainState:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA = _codec.schema(

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from typing import TypedDict as _TypedDict
+from typing import Unpack as _Unpack
 
+import jax as _jax
 import numpy as _np
 import tests.generator.cases.weird_names.schema as _schema
 from treaty.runtime import codec as _codec
@@ -111,6 +113,26 @@ def http_server_abstract(
         slash=0.0,
         empty=0.0,
     )
+
+
+class HTTPServerChanges(_TypedDict, total=False):
+    """Fields of HTTPServer to replace."""
+
+    state: _jax.Array
+    obj: _jax.Array
+    int: float
+    dict: bool
+    quoted: float
+    slash: float
+    empty: float
+
+
+def http_server_replace(
+    obj: _schema.HTTPServer,
+    /,
+    **changes: _Unpack[HTTPServerChanges],
+) -> _schema.HTTPServer:
+    return _codec.replaced(obj, changes)
 
 
 class PlainState(_TypedDict):
@@ -308,6 +330,22 @@ def a_long_class_name_that_goes_on_abstract(
         plain=plain_abstract(state_=state_, put_=put_),
         odd=odd_abstract(in_=in_),
     )
+
+
+class A_long_class_name_that_goes_onChanges(_TypedDict, total=False):
+    """Fields of A_long_class_name_that_goes_on to replace."""
+
+    a_long_field_name_that_goes_on: tuple[_schema.HTTPServer, ...]
+    plain: _schema.Plain
+    odd: _schema.Odd
+
+
+def a_long_class_name_that_goes_on_replace(
+    obj: _schema.A_long_class_name_that_goes_on,
+    /,
+    **changes: _Unpack[A_long_class_name_that_goes_onChanges],
+) -> _schema.A_long_class_name_that_goes_on:
+    return _codec.replaced(obj, changes)
 
 
 SCHEMA = _codec.schema(
