@@ -36,13 +36,35 @@ class Base:
     leaves: Mapping[tuple[str, ...], tuple[int, Leaf]]
     files: Mapping[str, File]
     upper: Mapping[str, list[str]]
-    is_synced: bool = False  # whether its files need not be synced again
+    is_synced: bool  # whether its files need not be synced again
 
 
-def base_at(path: str, place: Place, *, must_exist: bool) -> Base | None:
+@frozen
+class BaseManifest:
+    """A base that is there. Its manifest is taken apart where the save goes on: in the background, if that is where."""
+
+    place: Local
+    content: bytes
+    written: int
+    is_synced: bool
+
+    def read(self, where: str) -> Base | None:
+        """One that is damaged is no reason not to save."""
+        try:
+            found = parse_contents(self.content, self.place.where)
+            data = found.parser.matching(found.data["data"], DATA, "data")
+        except TreatyError as error:
+            _say_in_full(where, self.place.where, error)
+            return None
+        leaves = {leaf.path: (number, leaf) for number, leaf in enumerate(found.leaves) if leaf.is_chunked}
+        files = {file.name: file for file in found.files}
+        return Base(self.place, data, self.written, leaves, files, upper_of(found.data), self.is_synced)
+
+
+def base_at(path: str, place: Place, *, must_exist: bool) -> BaseManifest | None:
     """The checkpoint that a save to a place is based on; None where none of its files can be linked.
 
-    A base that is not there is a mistake, unless it is what the save replaces. One that is damaged is no reason not to save.
+    A base that is not there is a mistake, unless it is what the save replaces.
     """
     base = place_of(path)
     try:
@@ -51,27 +73,27 @@ def base_at(path: str, place: Place, *, must_exist: bool) -> Base | None:
             return None
         with storing("read", base.where):
             written = os.stat(base.path / NAME).st_mtime_ns
-        found = parse_contents(content, base.where)
-        data = found.parser.matching(found.data["data"], DATA, "data")
     except MissingCheckpointError as error:
         if base.where == place.where or not must_exist:
             return None
         raise MissingCheckpointError(f"base: {error}") from None
     except TreatyError as error:
-        _log.warning("%s is saved in full, not based on %s: %s", place.where, base.where, error)
+        _say_in_full(place.where, base.where, error)
         return None
-    leaves = {leaf.path: (number, leaf) for number, leaf in enumerate(found.leaves) if leaf.is_chunked}
-    files = {file.name: file for file in found.files}
-    return Base(base, data, written, leaves, files, upper_of(found.data), base.is_synced)
+    return BaseManifest(base, content, written, base.is_synced)
+
+
+def _say_in_full(where: str, base: str, why: TreatyError) -> None:
+    _log.warning("%s is saved in full, not based on %s: %s", where, base, why)
 
 
 class Earlier:
     """The files of the base, as a save into a directory asks for them."""
 
-    def __init__(self, base: Base | None, place: Place, data: str) -> None:
-        self._base = base
+    def __init__(self, base: BaseManifest | None, place: Place, data: str) -> None:
+        self._base = None if base is None else base.read(place.where)
         self._linker: Linker | None = None
-        if base is not None and isinstance(place, Local):
+        if self._base is not None and isinstance(place, Local):
             with storing("write", place.where):
                 self._linker = Linker(place.path / data)
 

@@ -16,7 +16,7 @@ from treaty.runtime._lazy import LazyArray
 from treaty.runtime._state.declared import declared_arrays
 from treaty.runtime._storage.memory import HostArray, copied
 from treaty.runtime._trees import check_depth, flatten, is_stored_array
-from treaty.runtime.formats.directory.base import Base
+from treaty.runtime.formats.directory.base import BaseManifest
 from treaty.runtime.formats.directory.checksum import digest
 from treaty.runtime.formats.directory.compression import compress, stored_digest
 from treaty.runtime.formats.directory.layout import (
@@ -71,7 +71,7 @@ class SavePlan:
     shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is not an array
     axes: Mapping[tuple[str, ...], tuple[int, ...]] = field(factory=dict)  # of arrays in shards: those with a name
     revisions: Mapping[str, int] = field(factory=dict)  # of the classes, by symbol
-    base: Base | None = None  # the checkpoint whose files may be linked
+    base: BaseManifest | None = None  # the checkpoint whose files may be linked
     compress: bool = False  # the chunks of arrays of their own
     step: Mapping[str, Any] = field(factory=dict)  # what a manager notes of it
     advance: Callable[[int], None] = lambda _: None  # called with bytes that are written
