@@ -166,6 +166,16 @@ def test_labels_define_a_name_once_and_not_by_itself() -> None:
         schema_of(Circular)
 
 
+def test_a_field_has_a_keyword_of_its_own() -> None:
+    for names, message in [
+        (("self",), "Wrong.self: expected a keyword that is free, got self: Python has it in the constructor; "),
+        (("x", "_x"), "Wrong._x: expected a keyword that is free, got x: it is that of x as well; "),
+    ]:
+        with pytest.raises(SchemaError) as caught:
+            state(type("Wrong", (), {"__annotations__": dict.fromkeys(names, int)}))
+        assert str(caught.value) == f"{message}write {names[-1].lstrip('_')}_: ... = field(key={names[-1]!r})"
+
+
 def test_labels_that_define_each_other() -> None:
     @state
     class Circle:

@@ -111,7 +111,7 @@ def state(
 
     def decorate(cls: type[_T]) -> type[_T]:
         own_repr = cls.__dict__.get("__repr__", state_text)
-        built = attrs.frozen(eq=False, kw_only=True, repr=False)(cls)
+        built = attrs.frozen(eq=False, kw_only=True, repr=False, field_transformer=_can_be_given)(cls)
         setattr(built, "__repr__", own_repr)  # noqa: B010 - mypy lets nobody assign methods
         if not hasattr(built, "_repr_html_"):
             setattr(built, "_repr_html_", state_html)  # noqa: B010
@@ -120,6 +120,22 @@ def state(
         return built
 
     return decorate if cls is None else decorate(cls)
+
+
+def _can_be_given(cls: type, fields: list["attrs.Attribute[Any]"]) -> list["attrs.Attribute[Any]"]:
+    """Every field has a keyword of its own in the constructor, which attrs would else say with a SyntaxError."""
+    owners = {"self": ""}
+    for field in fields:
+        keyword = field.alias or field.name.lstrip("_")
+        if keyword in owners:
+            owner = owners[keyword]
+            others = f"it is that of {owner} as well" if owner else "Python has it in the constructor"
+            raise SchemaError(
+                f"{cls.__name__}.{field.name}: expected a keyword that is free, got {keyword}: {others}; "
+                f"write {keyword}_: ... = field(key={field.name!r})"
+            )
+        owners[keyword] = field.name
+    return fields
 
 
 def state_options(cls: type) -> StateOptions | None:

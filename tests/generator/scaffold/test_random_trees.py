@@ -21,7 +21,23 @@ class Zeros(NamedTuple):
 
 KEYS = st.one_of(
     st.sampled_from(
-        ["w", "b", "class", "Dims", "state", "Array", "_x", "layer_0", "layer_1", "layer_2", "0", "é", "a b"]
+        [
+            "w",
+            "b",
+            "class",
+            "Dims",
+            "state",
+            "Array",
+            "_x",
+            "x",
+            "self",
+            "layer_0",
+            "layer_1",
+            "layer_2",
+            "0",
+            "é",
+            "a b",
+        ]
     ),
     st.sampled_from(['q"uote', "back\\slash", "new\nline", "{i}", "mlp/~/linear_0", "None", "TrainState", "x.y"]),
     st.text(max_size=3),

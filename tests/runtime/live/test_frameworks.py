@@ -46,6 +46,11 @@ class Mlp:
 
 
 @state
+class OneLayer:
+    layers: tuple[Weight]
+
+
+@state
 class Blocks:
     blocks: Annotated[tuple[Affine, ...], Keys("Dense_{i}"), Dims(None)]
 
@@ -88,7 +93,7 @@ class Pair:
     second: Annotated[Kernel | None, Dims(None)]
 
 
-for cls in (Kernel, Affine, Mlp, Train, Listed, Named, Anything, Numbers, Pair):
+for cls in (Kernel, Affine, Mlp, OneLayer, Train, Listed, Named, Anything, Numbers, Pair):
     load(cls)
 
 
@@ -208,6 +213,19 @@ def test_states_of_optax_come_back_in_their_classes(name: str) -> None:
     structure: Any = jax.tree.structure(back)
     assert structure == jax.tree.structure(live)
     assert [*map(id, jax.tree.leaves(back))] == [*map(id, jax.tree.leaves(live))]
+
+
+def test_items_that_nothing_can_store_are_passed_over_in_a_list_too() -> None:
+    """What eqx.nn.Shared leaves where a weight was, and the functions of eqx.nn.Sequential, need no field."""
+    keys = jax.random.split(jax.random.key(0), 2)
+    pair = (eqx.nn.Linear(3, 3, key=keys[0]), eqx.nn.Linear(3, 3, use_bias=False, key=keys[1]))
+    shared = eqx.nn.Shared(pair, lambda pair: pair[1].weight, lambda pair: pair[0].weight)
+    again = to_live(from_live(OneLayer, {"layers": shared.pytree}), {"layers": shared.pytree})
+    assert again["layers"][0].weight is shared.pytree[0].weight
+    layers = {"layers": [pair[0], eqx.nn.Lambda(jax.nn.relu)]}
+    assert to_live(from_live(OneLayer, layers), layers)["layers"][1].fn is jax.nn.relu
+    with pytest.raises(TreatyError, match=r"expected bool True as in like, got nothing at \$\.layers\[1\]"):
+        to_live(from_live(OneLayer, layers), {"layers": [pair[0], True]})
 
 
 def test_keys_spread_items_beside_others() -> None:

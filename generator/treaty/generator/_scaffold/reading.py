@@ -20,12 +20,17 @@ def natural(key: str) -> tuple[Any, ...]:
 
 def field_name(key: str) -> str:
     """A key as an attribute: the key itself where Python allows it."""
-    if key.isidentifier() and not keyword.iskeyword(key) and not key.startswith("_") and spelled(key) == key:
+    if key.isidentifier() and not _is_taken(key) and not key.startswith("_") and spelled(key) == key:
         return key
     name = re.sub(r"\W+", "_", spelled(key)).strip("_")
     if not name or not name.isidentifier():
         name = f"item_{name}" if name else "item"
-    return f"{name}_" if keyword.iskeyword(name) else name
+    return f"{name}_" if _is_taken(name) else name
+
+
+def _is_taken(name: str) -> bool:
+    """Whether Python has a word for itself, in a class or in its constructor."""
+    return keyword.iskeyword(name) or name == "self"
 
 
 def plural_name(pattern: str) -> str:

@@ -37,7 +37,16 @@ def mypy_says(written: Written, code: Path, project: Project) -> tuple[bool, str
     if importlib.util.find_spec("mypy") is None:
         return True, "not installed, and left out"
     path = os.pathsep.join([*project.search_path, *filter(None, [os.environ.get("MYPYPATH")])])
-    command = [sys.executable, "-m", "mypy", "--strict", "--explicit-package-bases", str(written.path), str(code)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--explicit-package-bases",
+        "--follow-imports=silent",
+        str(written.path),
+        str(code),
+    ]
     done = subprocess.run(
         command,
         env={**os.environ, "MYPYPATH": path},

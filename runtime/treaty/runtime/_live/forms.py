@@ -19,7 +19,7 @@ from treaty.schema._key_texts import KeyText, key_text
 _Child: TypeAlias = tuple[Any, str, Any]  # its key, how Python reaches it, and itself
 _OF_NNX: Final = "_pytree__"  # how nnx's own attributes begin
 _CONTAINERS: Final = (dict, OrderedDict, defaultdict, list, tuple)
-_PLAIN: Final = (bool, int, float, complex, str, bytes)
+PLAIN: Final = (bool, int, float, complex, str, bytes)
 
 
 @frozen(eq=False)
@@ -74,7 +74,7 @@ class FormNode(dict[str, "Form"]):
         value = inspect.getattr_static(self.owner, key, None)
         if isinstance(value, MemberDescriptorType):
             value = getattr(self.owner, key, None)
-        return StaticValue(value, f"{self.shown}.{key}") if isinstance(value, _PLAIN) else ABSENT
+        return StaticValue(value, f"{self.shown}.{key}") if isinstance(value, PLAIN) else ABSENT
 
 
 class Absent:

@@ -7,8 +7,8 @@ import jax
 from attrs import frozen
 
 from treaty.runtime._errors import Mismatch, Path
-from treaty.runtime._live.forms import Absent, LeafSlot
-from treaty.runtime._live.frameworks import in_variables, rebuilt, update_variables
+from treaty.runtime._live.forms import PLAIN, Absent, LeafSlot
+from treaty.runtime._live.frameworks import hidden, in_variables, rebuilt, update_variables
 from treaty.runtime._live.numbers import in_form_of
 from treaty.runtime._live.pairing import LeafPairs, Unpaired, pairs
 from treaty.runtime._live.report import flatten, live_mismatch, refuse
@@ -69,13 +69,21 @@ def _new_leaves(
     wrong = _Wrong(own, leaves, name)
     refuse(
         [
-            *map(wrong.unpaired, found.unpaired),
+            *(wrong.unpaired(one) for one in found.unpaired if not _is_passed_over(one, leaves)),
             *wrong.leaves(found, values, new),
             *wrong.static(found, new),
             *wrong.twice(found, again),
         ]
     )
     return {again.get(index, index): value for index, value in new.items()} if again else new
+
+
+def _is_passed_over(one: Unpaired, leaves: Sequence[Any]) -> bool:
+    """Whether it is what from_live passes over too: an item of a list that nothing can store, such as a function."""
+    if one.of_obj is not None or one.of_live is None:
+        return False
+    leaf = leaves[one.of_live.index]
+    return not hasattr(leaf, "shape") and not isinstance(leaf, (*PLAIN, *hidden()))
 
 
 def _are_alike(values: Sequence[Any], others: Sequence[Any]) -> bool:
