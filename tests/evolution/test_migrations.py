@@ -338,6 +338,77 @@ def test_subtrees_and_leaves_move_across_the_tree(project: Project, tmp_path: Pa
     assert bits(restore(tmp_path / "back", project["A"])) == expected
 
 
+WRAPPED = """
+@state
+class Inner:
+    w: Float32[Array, "n"]
+
+@state
+class A:
+    alone: Annotated[Inner, Dims(...)]
+    listed: Annotated[tuple[Inner, ...], Length("k"), Dims(...)]
+    named: Annotated[dict[str, Inner], Dims(...)]
+    rows: Annotated[tuple[Inner, ...], Length("k"), Dims(...)]
+"""
+WRAPPING = """
+@state
+class Inner:
+    w: Float32[Array, "n"]
+
+@state
+class Outer:
+    inner: Annotated[Inner, Dims(n="m")]
+    scale: Float32[Array, "m"] | None = None
+    decay: float = 0.5
+
+@state
+class Stacked:
+    w: Float32[Array, "k m"]
+    decay: float = 0.25
+
+@state
+class A:
+    alone: Annotated[Outer, Dims(...)]
+    blocks: Annotated[tuple[Outer, ...], Length("k"), Dims(...)]
+    named: Annotated[dict[str, Outer], Dims(...)]
+    deep: Annotated[tuple[Stacked], Dims(...)]
+
+migration(A, 1, moves=[
+    Rule("alone", "alone.inner"), Rule("listed.{i}", "blocks.{i}.inner"), Rule("named.{i}", "named.{i}.inner"),
+    Rule("rows.{i}.w", "deep.0.w"),
+])
+"""
+
+
+@pytest.mark.parametrize("format", SAVED)
+def test_what_a_rule_wraps_has_its_other_fields_filled_in(project: Project, tmp_path: Path, format: str) -> None:
+    project.release(WRAPPED)
+    inner = project["Inner"]
+    listed, rows = (tuple(inner(w=numbers(3) + i) for i in (j, j + 1)) for j in (0, 7))
+    old = project["A"](alone=inner(w=numbers(3)), listed=listed, named={"7": inner(w=numbers(3) - 1)}, rows=rows)
+    expected = bits(old)
+    (path,) = write(tmp_path, old, [format]).values()
+    released(project, WRAPPING)
+    found = restore(path, project["A"])
+    for made, was in [
+        (found.alone, old.alone),
+        (found.named["7"], old.named["7"]),
+        *zip(found.blocks, listed, strict=True),
+    ]:
+        np.testing.assert_array_equal(made.inner.w, was.w)
+        assert (made.scale, made.decay) == (None, 0.5)
+    np.testing.assert_array_equal(found.deep[0].w, np.stack([one.w for one in rows]))
+    assert found.deep[0].decay == 0.25
+
+    save(tmp_path / "back", found, revision=1)
+    outer = project["Outer"](inner=found.alone.inner, decay=2.0)
+    changed = project["A"](alone=outer, blocks=found.blocks, named=found.named, deep=found.deep)
+    with pytest.raises(MigrationError, match=r"expected 0.5, .* got another value at \$\.alone\.decay"):
+        save(tmp_path / "changed", changed, revision=1)
+    project.declare(WRAPPED)
+    assert bits(restore(tmp_path / "back", project["A"])) == expected
+
+
 def test_two_classes_with_migrations_and_a_rename_between(project: Project, tmp_path: Path) -> None:
     """A chain: each class at its own pace, an alias and a default in between."""
     project.release(ATTENTION + "@state\nclass A:\n    at: Attention\n    scale: float\n")

@@ -222,7 +222,7 @@ def test_items_that_nothing_can_store_are_passed_over_in_a_list_too() -> None:
     shared = eqx.nn.Shared(pair, lambda pair: pair[1].weight, lambda pair: pair[0].weight)
     again = to_live(from_live(OneLayer, {"layers": shared.pytree}), {"layers": shared.pytree})
     assert again["layers"][0].weight is shared.pytree[0].weight
-    layers = {"layers": [pair[0], eqx.nn.Lambda(jax.nn.relu)]}
+    layers: Any = {"layers": [pair[0], eqx.nn.Lambda(jax.nn.relu)]}
     assert to_live(from_live(OneLayer, layers), layers)["layers"][1].fn is jax.nn.relu
     with pytest.raises(TreatyError, match=r"expected bool True as in like, got nothing at \$\.layers\[1\]"):
         to_live(from_live(OneLayer, layers), {"layers": [pair[0], True]})

@@ -1,6 +1,6 @@
 """Plans carried out: from a state dict of one revision to that of another. Arrays are moved about unread."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
 import numpy as np
@@ -116,8 +116,13 @@ class _Application:
             leaves = {at: one for source in shape.sources for at, one in _matching(value, source)}
             taken |= leaves.keys()
             given += self._shape(plan, shape, leaves, known, path)
-        rest = self.run(plan.rest, _without(value, taken, ()), path, last=False)
-        made = _copied(rest)
+        left = _without(value, taken, ())
+        if not plan.back:
+            left = _copied(left)
+            _add_shells(left, [at for at, _ in given])
+        made = _copied(self.run(plan.rest, left, path, last=False))
+        if plan.back:
+            _drop_shells(made, taken)
         for at, one in given:
             insert(made, at, one)
         return made
@@ -206,6 +211,25 @@ def _without(value: Any, taken: set[Path], path: Path) -> Any:
             continue
         left[key] = below
     return left
+
+
+def _add_shells(tree: dict[str, Any], given: Iterable[Path]) -> None:
+    """Nodes that rules give a part each: what else these have is filled in, for which they have to be there."""
+    for path in given:
+        node: Any = tree
+        for key in path[:-1]:
+            node = node.setdefault(key, {})
+            if node.__class__ is not dict:
+                break
+
+
+def _drop_shells(tree: Any, taken: Iterable[Path]) -> None:
+    """On the way back, the nodes of which rules took a part, and that have nothing else."""
+    for path in taken:
+        for length in range(len(path) - 1, 0, -1):
+            found = next(iter(_matching(tree, path[: length - 1])), None)
+            if found is not None and found[1].__class__ is dict and found[1].get(path[length - 1]) == {}:
+                del found[1][path[length - 1]]
 
 
 def _copied(tree: Any) -> Any:

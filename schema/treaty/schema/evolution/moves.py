@@ -70,7 +70,8 @@ def moved(begin: ir.Schema, end: ir.Schema, step: Moves) -> SortedRules:
             shaped.append(shape)
             taken |= set(shape.sources)
             given |= set(shape.targets)
-    return SortedRules(without(begin, taken), without(end, given), tuple(plain), tuple(shaped))
+    left, rest = _with_shells(without(begin, taken), without(end, given), given)
+    return SortedRules(left, rest, tuple(plain), tuple(shaped))
 
 
 def nodes_below(schema: ir.Schema) -> Iterator[tuple[Path, ir.Type]]:
@@ -146,6 +147,67 @@ class _Cut:
         id = f"{cls.id}!{len(self.made)}"
         self.made[id] = attrs.evolve(cls, id=id)
         return id
+
+
+def _with_shells(left: ir.Schema, rest: ir.Schema, given: Iterable[Path]) -> tuple[ir.Schema, ir.Schema]:
+    """Both with an empty node wherever rules give a node a part: its other fields are paired with nothing, and filled in.
+
+    How long lists of such nodes are is for the rules to say, so neither side says it.
+    """
+    there, wanted = dict(nodes_below(left)), dict(nodes_below(rest))
+    above = {path[:length] for path in given for length in range(1, len(path))}
+    shells = sorted(path for path in above if path in wanted and path not in there)
+    if not shells:
+        return left, rest
+    return _Shells(left, rest).schema(shells), _Shells(rest, rest).schema(shells)
+
+
+@attrs.define
+class _Shells:
+    """A schema with empty nodes as another has them."""
+
+    own: ir.Schema
+    model: ir.Schema
+    made: dict[str, ir.Class] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.made = {cls.id: cls for cls in self.own.classes}
+
+    def schema(self, shells: Sequence[Path]) -> ir.Schema:
+        root = self._node(self.own.root_class, self.model.root, shells)
+        return ir.Schema(root, tuple(self.made.values())).at(root)
+
+    def _node(self, own: ir.Class | None, model: str, shells: Sequence[Path]) -> str:
+        cls = own or attrs.evolve(self.model[model], dims=(), definitions=(), fields=())
+        fields = {one.key: one for one in cls.fields}
+        for one in self.model[model].fields:
+            if below := [path[1:] for path in shells if path[0] == one.key]:
+                stored = fields.get(one.key)
+                type = self._type(stored.type if stored else None, one.type, below)
+                fields[one.key] = attrs.evolve(stored or one, type=type)
+        id = f"{cls.id}!{len(self.made)}"
+        self.made[id] = attrs.evolve(cls, id=id, fields=tuple(fields.values()))
+        return id
+
+    def _type(self, own: ir.Type | None, model: ir.Type, shells: Sequence[Path]) -> ir.Type:
+        """`own` is None of a node that has to be made."""
+        if isinstance(model, ir.Optional):
+            own = own.item if isinstance(own, ir.Optional) else own
+            return self._type(own, model.item, shells)
+        below = [path for path in shells if path]
+        if isinstance(model, ir.Node) and isinstance(own, ir.Node | None):
+            cls, ties = (None, ()) if own is None else (self.own[own.cls], own.ties)
+            return ir.Node(self._node(cls, model.cls, below), ties)
+        items = [path[1:] for path in below]
+        if isinstance(model, ir.Sequence) and isinstance(own, ir.Sequence | None):
+            item = self._type(None if own is None else own.item, model.item, items)
+            length = None if own is None or () in shells else own.length
+            return attrs.evolve(own or model, item=item, length=length)
+        if isinstance(model, ir.Dict) and isinstance(own, ir.Dict | None):
+            value = self._type(None if own is None else own.value, model.value, items)
+            length = None if own is None or () in shells else own.length
+            return attrs.evolve(own or model, value=value, length=length)
+        return own or model
 
 
 def _plain(rule: Rule, leg: Leg, stored: dict[Path, ir.Type], fields: dict[Path, ir.Type]) -> Iterator[PlainMove]:
