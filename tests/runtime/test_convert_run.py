@@ -115,6 +115,17 @@ def treaty_convert(*arguments: object, code: int = 0) -> list[str]:
     return done.output.splitlines()
 
 
+def edit_json(file: Path, change: dict[str, Any]) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), **change}))
+
+
+def nested(levels: int) -> Any:
+    found: Any = 1
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
 def files(folder: Path) -> dict[str, int]:
     return {str(one.relative_to(folder)): one.stat().st_ino for one in folder.rglob("*") if one.is_file()}
 
@@ -216,6 +227,40 @@ def test_a_damaged_step_is_an_error_when_all_others_are_there(source: Path, tmp_
     assert last == "all others are there: 1 of 3"
     with CheckpointManager(tmp_path / "new", Model, read_only=True) as manager:
         assert manager.all_steps() == [3]
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"custom_metadata": ["a", "list"]}, "expected a JSON object for custom_metadata, got list in "),
+        ({"custom_metadata": {"a": nested(600)}}, "expected JSON of at most 256 levels, got more in "),
+    ],
+)
+def test_metadata_that_orbax_does_not_write_is_damage_of_its_step(
+    edit: dict[str, Any], said: str, source: Path, tmp_path: Path
+) -> None:
+    edit_json(source / "3" / "_CHECKPOINT_METADATA", edit)
+    with pytest.raises(ConversionError) as told:
+        convert_run(source, tmp_path / "new")
+    first, last = str(told.value).splitlines()
+    assert first.startswith(f"step 3 of {source} is damaged, and not converted: {said}{source}")
+    assert last == "all others are there: 2 of 3"
+
+
+def test_integers_that_are_no_floats_are_kept_beside_the_metrics_and_are_no_times(source: Path, tmp_path: Path) -> None:
+    edit_json(source / "3" / "metrics" / "metrics", {"loss": 10**400})
+    edit_json(source / "3" / "_CHECKPOINT_METADATA", {"init_timestamp_nsecs": 10**400})
+    convert_run(source, tmp_path / "new")
+    assert inspect(tmp_path / "new" / "3").metadata == {"note": "step 3", "metrics": {"loss": 10**400}}
+    with CheckpointManager(tmp_path / "new", Model, read_only=True) as manager:
+        assert manager.metrics(3).keys() == {"accuracy"}
+        assert manager.plan()[1].time == (source / "3").stat().st_mtime
+
+
+def test_what_is_left_out_is_told_in_one_line_each(source: Path, tmp_path: Path) -> None:
+    (source / "3" / "a\n\x1b[31mb").mkdir()
+    lines = treaty_convert(source, tmp_path / "new", "--all-steps")
+    assert lines[1:] == ["left out: a\\n\\u001b[31mb of 1 steps: it is no tree"]
 
 
 def test_a_killed_conversion_goes_on_where_it_was(source: Path, tmp_path: Path) -> None:

@@ -147,6 +147,15 @@ def test_odd_keys_come_back(tmp_path: Path) -> None:
     np.testing.assert_equal(read(npz.read_tree(tmp_path / "odd.npz")), {**value, "%2F": np.ones(1, ml_dtypes.int4)})
 
 
+def test_keys_that_no_zip_archive_holds_are_refused(tmp_path: Path) -> None:
+    for key, message in [("x" * 2**16, r"can hold, of 65535 bytes in all, got 65540 at x+…"), ("\ud800", "Unicode")]:
+        with pytest.raises(TreatyError, match=message):
+            npz.write(tmp_path / "odd.npz", {key: np.ones(1)})
+    longest = {"x" * (2**16 - 5): np.ones(1)}
+    npz.write(tmp_path / "odd.npz", longest)
+    np.testing.assert_equal(read(npz.read_tree(tmp_path / "odd.npz")), longest)
+
+
 def test_pickles_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "pickle.npz", x=np.array([{}], object))
     with pytest.raises(CorruptCheckpointError, match=r"a pickle, which is never loaded, at 'x.npy'"):

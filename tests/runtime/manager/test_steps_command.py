@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from tests.faults.states import Run, run
 from treaty.runtime import CheckpointManager, save
 from treaty.runtime.commands.steps import steps
+from treaty.runtime.formats.shared.format import Writing
+from treaty.runtime.formats.table import format_to_write
 
 
 def treaty_steps(*arguments: str, code: int = 0) -> str:
@@ -52,11 +54,18 @@ def test_json_has_all_of_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", ["", "[]", '{"keep_last": "all"}', '{"keep_best": [[1, 2]]}', "{", '{"keep_last": 0}']
+    "rules", ["", "[]", '{"keep_last": "all"}', '{"keep_best": [[1, 2]]}', "{", '{"keep_last": 0}', "[" * 10**5]
 )
 def test_rules_that_are_none_keep_all(rules: str, folder: Path) -> None:
     (folder / ".treaty" / "rules.json").write_text(rules)
     assert "goes" not in treaty_steps(str(folder), "--plan")
+
+
+def test_a_metric_that_is_no_float_is_none(tmp_path: Path) -> None:
+    note = {"step": 1, "time": 1.5, "metrics": {"loss": 10**400, "accuracy": 1}}
+    format_to_write(str(tmp_path / "1")).write(str(tmp_path / "1"), {"n": 1}, Writing(step=note))
+    (found,) = json.loads(treaty_steps(str(tmp_path), "--json"))["steps"]
+    assert found["metrics"] == {"accuracy": 1.0}
 
 
 def test_a_clock_that_jumped_and_a_damaged_step_are_shown_as_such(

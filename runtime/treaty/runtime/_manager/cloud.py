@@ -112,7 +112,7 @@ class CloudSteps:
     def rules(self) -> Any:
         try:
             return json.loads(self._content(_RULES) or b"null")
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
     def remove(self, name: StepName) -> None:

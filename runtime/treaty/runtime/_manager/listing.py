@@ -11,6 +11,7 @@ from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
 from treaty.runtime._manager.retention import NONE, Candidate, Rules, reasons
 from treaty.runtime.formats.directory.manifest import parse_contents, step_of
 from treaty.runtime.formats.directory.steps import StepName
+from treaty.runtime.formats.shared.json_values import as_float
 
 _TEXTS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # which JSON has no words for
 _DAMAGED: Final = "damaged, and left for you to look at"
@@ -156,7 +157,7 @@ def _read(content: bytes, where: str) -> StepNote:
         name: _TEXTS[value] if isinstance(value, str) and value in _TEXTS else value
         for name, value in (metrics.items() if isinstance(metrics, dict) else ())
     }
-    kept = {name: float(value) for name, value in numbers.items() if type(value) in (int, float)}
+    kept = {name: number for name, value in numbers.items() if (number := as_float(value)) is not None}
     if not said:
         return StepNote(_nbytes(content, where), None, {}, _BY_HAND)
     nbytes, time = said.get("nbytes"), said.get("time")
@@ -183,7 +184,7 @@ def _name(name: object) -> str:
 def _number(name: str, value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(
             f"expected a number for the metric {name!r}, got {type(value).__name__}: {error}"
         ) from None

@@ -115,7 +115,7 @@ class LocalSteps:
         write_pieces(path, [content])
 
     def rules(self) -> Any:
-        with storing("read", self.where), suppress(FileNotFoundError, NotADirectoryError, ValueError):
+        with storing("read", self.where), suppress(FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
             return json.loads(Path(self.path, HOME, _RULES).read_bytes())
         return None
 

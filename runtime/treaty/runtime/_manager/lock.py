@@ -30,7 +30,7 @@ def taken(where: str, content: bytes) -> TreatyError:
     try:
         said = json.loads(content)
         by = f" of process {said['process']} on {said['host']}, since {said['since']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         by = ""
     return InvalidArgumentError(
         f"expected {where} to be free, got a manager that writes to it{by}; close that one, or pass read_only=True to look only"

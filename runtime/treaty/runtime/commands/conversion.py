@@ -13,7 +13,7 @@ import click
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime.commands.arguments import CHECKPOINT, PATH, complete_format, named, size_of
 from treaty.runtime.commands.folding import each, folded
-from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say, size_shown
+from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, escaped, reporting, say, size_shown
 from treaty.runtime.commands.tables import table
 from treaty.runtime.formats.table import DEFAULT, FORMATS
 from treaty.schema import TreatyError
@@ -153,7 +153,7 @@ def _as_lines(done: "ConvertedRun") -> Iterator[str]:
         yield f"{done.source} -> {DEFAULT}: {of(done.written)}, {size_shown(done.nbytes)} of arrays, all compared"
     if done.there:
         yield f"there already: {of(done.there)}"
-    yield from (f"left out: {name}: {why}" for name, why in sorted(done.left_out.items()))
+    yield from (f"left out: {escaped(name)}: {why}" for name, why in sorted(done.left_out.items()))
 
 
 @click.command()

@@ -22,6 +22,7 @@ from treaty.runtime.formats.npz.stored import Stored
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")  # the header in front of a member
 _ZIP64: Final = 20  # bytes that zipfile adds to it for lengths over 4 GiB
+_LONGEST: Final = 2**16 - 1  # bytes of the name of a member
 _PADDING: Final = 0xD935  # a field for alignment that archives of Android have too
 _ALIGN: Final = 64
 _HEADER: Final = 2**16  # bytes in which the header of an array must end
@@ -59,10 +60,7 @@ def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> No
         behind = WriteBehind(descriptor)
         for name, array in arrays.items():
             member = zipfile.ZipInfo(f"{name}.npy")
-            try:
-                start = file.tell() + _LOCAL.size + len(member.filename.encode()) + _ZIP64 + 4
-            except UnicodeEncodeError:
-                raise InvalidArgumentError(f"expected keys of Unicode text, got {name!r}") from None
+            start = file.tell() + _LOCAL.size + _length(member.filename) + _ZIP64 + 4
             padding = -start % _ALIGN
             member.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
             with archive.open(member, "w", force_zip64=True) as stream:
@@ -70,6 +68,19 @@ def write_archive(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> No
                     go_on()
                     stream.write(piece)
                     behind.reached(file.tell())
+
+
+def _length(name: str) -> int:
+    """In bytes, as a header has it."""
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"expected keys of Unicode text, got {name!r}") from None
+    if length > _LONGEST:
+        raise InvalidArgumentError(
+            f"expected keys that a zip archive can hold, of {_LONGEST} bytes in all, got {length} at {name[:80]}…"
+        )
+    return length
 
 
 def _require_no_gaps(path: Any, file: OpenFile, members: list[zipfile.ZipInfo], end: int) -> None:

@@ -13,6 +13,7 @@ from treaty.runtime._errors import (
     storing,
 )
 from treaty.runtime._storage.paths import local_path
+from treaty.runtime._trees import MAX_DEPTH
 from treaty.runtime.formats.orbax.find import (
     COMMITTED,
     STEP_METADATA,
@@ -23,6 +24,7 @@ from treaty.runtime.formats.orbax.find import (
     steps_in,
 )
 from treaty.runtime.formats.shared.format import StoredRun, StoredStep
+from treaty.runtime.formats.shared.json_values import as_float
 from treaty.schema import TreatyError
 
 _METRICS: Final = "metrics"  # the item, and the file in it
@@ -70,7 +72,12 @@ def _step(number: int, folder: Path) -> StoredStep:
     items = () if is_item(folder) else tuple(items_in(folder))
     if not items and not is_item(folder):
         raise MissingCheckpointError("there is no tree in it")
-    metadata = _finite(_said(folder).get("custom_metadata") or {})
+    said = _said(folder).get("custom_metadata") or {}
+    if not isinstance(said, dict):
+        raise CorruptCheckpointError(
+            f"expected a JSON object for custom_metadata, got {type(said).__name__} in {folder / STEP_METADATA}"
+        )
+    metadata = _finite(said, folder)
     metrics: dict[str, float] = {}
     others = []
     for one in sorted(folder.iterdir()):
@@ -78,9 +85,9 @@ def _step(number: int, folder: Path) -> StoredStep:
             continue
         if one.name == _METRICS and (one / _METRICS).is_file():
             metrics, rest = _numbers(read_json(one / _METRICS))
-            found: Any = rest
+            found = _finite(rest, one)
         elif (one / _JSON).is_file():
-            found = _finite(_any_json(one / _JSON))
+            found = _finite(_any_json(one / _JSON), one)
         else:
             others.append(one.name)
             continue
@@ -96,13 +103,14 @@ def _said(folder: Path) -> dict[str, Any]:
 def _began(folder: Path) -> float:
     """When its save began, in seconds; older Orbax did not say it."""
     began = _said(folder).get("init_timestamp_nsecs")
-    return began / _NANOSECONDS if type(began) is int else folder.stat().st_mtime
+    seconds = as_float(began) if type(began) is int else None
+    return folder.stat().st_mtime if seconds is None else seconds / _NANOSECONDS
 
 
 def _numbers(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
     """Numbers by name, and all else that somebody kept there."""
-    numbers = {name: float(one) for name, one in metrics.items() if type(one) in (int, float)}
-    return numbers, {name: _finite(one) for name, one in metrics.items() if name not in numbers}
+    numbers = {name: number for name, one in metrics.items() if (number := as_float(one)) is not None}
+    return numbers, {name: one for name, one in metrics.items() if name not in numbers}
 
 
 def _free_name(name: str, taken: Mapping[str, Any]) -> str:
@@ -116,10 +124,12 @@ def _any_json(path: Path) -> Any:
         raise CorruptCheckpointError(f"expected JSON, got {error} in {path}") from None
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: Any, where: Path, levels: int = MAX_DEPTH) -> Any:
     """NaN and infinity, for which JSON has no words and Python's has, as text."""
+    if isinstance(value, (dict, list)) and not levels:
+        raise CorruptCheckpointError(f"expected JSON of at most {MAX_DEPTH} levels, got more in {where}")
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _finite(one, where, levels - 1) for name, one in value.items()}
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_finite(one, where, levels - 1) for one in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

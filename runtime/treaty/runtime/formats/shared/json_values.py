@@ -38,6 +38,16 @@ def decode(value: Any, path: Sequence[str]) -> Any:
         raise CorruptCheckpointError(f"expected a value, got {str(value)[:80]} at {show_path(tuple(path))}") from None
 
 
+def as_float(value: Any) -> float | None:
+    """A number of JSON; None of all else, and of integers that are larger than any float."""
+    if type(value) not in (int, float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
 def _numpy(inner: Any) -> Any:
     name, text = inner
     (scalar,) = np.frombuffer(base64.b64decode(text, validate=True), BY_NAME[name].numpy)
