@@ -23,7 +23,8 @@ from treaty.runtime import MissingCheckpointError, TreatyError
 from treaty.runtime.directory import restore, save, save_async, verify
 from treaty.runtime.formats.directory import remembered as _remembered
 from treaty.runtime.formats.directory import write as _write
-from treaty.runtime.formats.directory.manifest import parse
+from treaty.runtime.formats.directory.manifest import NAME, parse
+from treaty.runtime.formats.directory.places import Local
 from treaty.runtime.formats.directory.plan import as_bytes
 
 pytestmark = pytest.mark.usefixtures("fine_layout")
@@ -64,6 +65,17 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(_write, "as_bytes", counting)
     return sizes
+
+
+def test_a_copy_put_where_this_process_committed_is_not_taken_for_synced(tmp_path: Path) -> None:
+    """`cp -a` gives back the same bytes, times and, where it writes into the same files, the same inodes."""
+    save(tmp_path / "1", train(1))
+    shutil.copytree(tmp_path / "1", tmp_path / "backup")
+    assert Local(tmp_path / "1").is_synced
+    inode = (tmp_path / "1" / NAME).stat().st_ino
+    shutil.copytree(tmp_path / "backup", tmp_path / "1", dirs_exist_ok=True)
+    assert (tmp_path / "1" / NAME).stat().st_ino == inode
+    assert not Local(tmp_path / "1").is_synced
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:

@@ -201,11 +201,17 @@ class Local:
     def is_synced(self) -> bool:
         """Whether this process committed what is here, so that every file of it lasts. A copy may still be in memory only."""
         known = _synced.get(str(self.path))
-        return known is not None and known == mark(self.path / NAME)
+        return known is not None and known == self._own_mark()
+
+    def _own_mark(self) -> object:
+        """With the time of its inode, which nobody can give to a copy."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return mark(self.path / NAME), os.stat(self.path / NAME).st_ctime_ns
+        return None
 
     def _note_synced(self) -> None:
         _synced.pop(str(self.path), None)
-        _synced[str(self.path)] = mark(self.path / NAME)
+        _synced[str(self.path)] = self._own_mark()
         while len(_synced) > _MOST_SYNCED:
             _synced.pop(next(iter(_synced)), None)
 
