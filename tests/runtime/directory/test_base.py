@@ -4,6 +4,8 @@ import errno
 import logging
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.runtime.directory.states import Train, bits, files_of, train
 from treaty import runtime
 from treaty.runtime import MissingCheckpointError, TreatyError
+from treaty.runtime._process.uninterrupted import task_of_this_thread
+from treaty.runtime._storage.links import Linker
 from treaty.runtime.directory import restore, save, save_async, verify
 from treaty.runtime.formats.directory import remembered as _remembered
 from treaty.runtime.formats.directory import write as _write
@@ -76,6 +80,30 @@ def test_a_copy_put_where_this_process_committed_is_not_taken_for_synced(tmp_pat
     shutil.copytree(tmp_path / "backup", tmp_path / "1", dirs_exist_ok=True)
     assert (tmp_path / "1" / NAME).stat().st_ino == inode
     assert not Local(tmp_path / "1").is_synced
+
+
+def test_an_interrupted_save_links_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a network file system thousands of links take minutes."""
+    state = train(1)
+    save(tmp_path / "1", state)
+    links: list[str] = []
+
+    def interrupted(linker: Linker, source: Path, name: str, *rest: Any) -> Any:
+        links.append(name)
+        task = task_of_this_thread()
+        assert task is not None
+        if not task.is_stopping:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            while not task.is_stopping:
+                os.sched_yield()
+        return link(linker, source, name, *rest)
+
+    link = Linker.link
+    monkeypatch.setattr(Linker, "link", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save(tmp_path / "2", state, base=tmp_path / "1")
+    assert len(links) == 1
+    assert os.listdir(tmp_path / "2") == []
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class FileQueue(WriteQueue):
         """A file that is there; that it lasts is up to its directory."""
         self._folders.add(os.path.dirname(name))
         self._advance(size)
+        self.check()
 
     def last(self) -> list[Callable[[], None]]:
         folders = self._folders - {""}  # which the commit syncs

@@ -42,6 +42,10 @@ class WriteQueue:
             self._changed.wait_for(lambda: not self._bytes or self._bytes + size <= self._limit)
             self._bytes += size
         self._workers.add(partial(self._finish, size, wait, then))
+        self.check()
+
+    def check(self) -> None:
+        """Nothing more is taken over after a failure, or when the call was interrupted."""
         if self._workers.error is not None:
             raise self._workers.error
         go_on()
