@@ -18,7 +18,7 @@ _LONGEST: Final = 48  # characters in the name of a generic class with its argum
 _KEPT: Final = 16  # characters of a longer one that are kept, beside the digits that stand for all of it
 # Aliases of imports that generated modules make themselves, and the constants that hold dtypes.
 _RESERVED: Final = frozenset(
-    {"_np", "_jax", "_codec", "_ml_dtypes", "_TypedDict", "_classes"} | {f"_{name}" for name in BY_NAME}
+    {"_np", "_jax", "_codec", "_ml_dtypes", "_TypedDict", "_Unpack", "_classes"} | {f"_{name}" for name in BY_NAME}
 )
 
 
@@ -120,6 +120,13 @@ def in_docstring(text: str) -> str:
 def is_name(text: str) -> bool:
     """Whether Python reads the text as one name and spells it the same."""
     return text.isidentifier() and not keyword.iskeyword(text) and spelled(text) == text
+
+
+def is_by_call(entries: Iterable[tuple[str, str]]) -> bool:
+    """Whether a TypedDict of keys and types has to be made by a call: a key is no line of a class body, or used by a type."""
+    items = list(entries)
+    used = {word for _, type in items for word in re.findall(r"\w+", type)}
+    return any(not is_name(key) or key.startswith("__") or key in used for key, _ in items)
 
 
 def local(dim: str) -> str:

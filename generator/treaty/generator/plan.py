@@ -1,7 +1,6 @@
 """Decides what a generated module contains; the templates only lay it out."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import assert_never, get_args
@@ -9,10 +8,11 @@ from typing import assert_never, get_args
 from attrs import frozen
 
 from treaty.generator import _expressions as ex
+from treaty.generator._changes import Changes, changes_of
 from treaty.generator._dims_plan import Look, Path, looks, size_text, solve, sure_path
 from treaty.generator._layout import WIDTH, Call, Expression, Text
 from treaty.generator._module_scope import ModuleScope
-from treaty.generator._names import ORDERED, gathered_locals, in_docstring, is_name, literal, local, short
+from treaty.generator._names import ORDERED, gathered_locals, in_docstring, is_by_call, literal, local, short
 from treaty.schema import ir
 from treaty.schema.dims import definition_order, names
 from treaty.schema.dtypes import BY_NAME
@@ -86,15 +86,6 @@ class Abstract:
     sizes: list[str]
     defined: list[Bound]
     made: Made
-
-
-@frozen
-class Changes:
-    """The fields of a class as its constructor calls them, with their types: any of them may be replaced."""
-
-    name: str
-    fields: list[tuple[str, str]]
-    by_call: bool
 
 
 @frozen
@@ -187,7 +178,7 @@ def _record(scope: ModuleScope, cls: ir.Class, revision: int | None) -> Record:
         symbol="" if check else scope.symbol(cls.symbol),
         type=ex.class_type(scope, cls),
         state_name=f"{title}State",
-        by_call=_by_call(fields),
+        by_call=is_by_call((one.key, one.type) for one in fields if not one.spread),
         fields=fields,
         gathered=list(gathered.values()),
         count=_count(fields, gathered.values()),
@@ -199,7 +190,7 @@ def _record(scope: ModuleScope, cls: ir.Class, revision: int | None) -> Record:
         defined=_defined(cls, scope.unsure[cls.id]),
         read=_read(scope, cls),
         abstract=None if unsized else _abstract(scope, cls),
-        changes=_changes(scope, cls) if _is_replaceable(scope, cls) else None,
+        changes=changes_of(scope, cls),
         unsized=literal(f"${unsized}"),
         registered=registered,
         digest=literal(scope.declared.at(cls.id).digest) if registered else "",
@@ -244,16 +235,6 @@ def _peek(scope: ModuleScope, cls: ir.Class, dim: str, gathered: Mapping[str, Ga
         if not look.guards and not look.below:
             break
     return Peek(dim, used, found)
-
-
-def _by_call(fields: list[StateEntry]) -> bool:
-    """Whether a key cannot be a line of a class body: no name, or one that Python changes, or that the types use."""
-    return _is_by_call([(one.key, one.type) for one in fields if not one.spread])
-
-
-def _is_by_call(entries: list[tuple[str, str]]) -> bool:
-    used = {word for _, type in entries for word in re.findall(r"\w+", type)}
-    return any(not is_name(key) or key.startswith("__") or key in used for key, _ in entries)
 
 
 def _is_attrs(cls: ir.Class) -> bool:
@@ -380,17 +361,6 @@ def _abstract(scope: ModuleScope, cls: ir.Class) -> Abstract:
             else _made(scope, cls, values)
         ),
     )
-
-
-def _is_replaceable(scope: ModuleScope, cls: ir.Class) -> bool:
-    """Whether it is a class of this module. Of a generic one whose arguments are open, nothing is known of its fields."""
-    is_open = any(isinstance(arg, ir.Untyped) for arg in cls.args)
-    return cls.kind == "state" and cls.module == scope.module and bool(cls.fields) and not is_open
-
-
-def _changes(scope: ModuleScope, cls: ir.Class) -> Changes:
-    fields = [(one.alias, ex.object_type(scope, one.type)) for one in cls.fields]
-    return Changes(f"{scope.stems[cls.id][1]}Changes", fields, _is_by_call(fields))
 
 
 def _names(scope: ModuleScope, cls: ir.Class) -> list[tuple[str, Expression]]:
