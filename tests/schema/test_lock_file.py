@@ -270,6 +270,22 @@ def test_a_class_that_is_gone_leaves_its_name_to_another() -> None:
     assert again.lines[f"{HERE}:Linear"].last == 1
 
 
+def test_a_type_variable_is_told_in_words() -> None:
+    item = TypeVar("item")
+
+    @state
+    class Before(Generic[item]):
+        mu: item
+
+    @state
+    class After(Generic[item]):
+        mu: item
+        average: item | None = None
+
+    expected = ("average: added, type argument 1 | None, default None",)
+    assert changes(opened(Before), opened(After)) == expected
+
+
 def test_changes_are_told_in_words() -> None:
     @state
     class Block:

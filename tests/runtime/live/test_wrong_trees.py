@@ -186,6 +186,11 @@ def test_a_module_that_jax_does_not_look_into() -> None:
             self.w = nnx.Param(W)
 
     assert "hand over nnx.state(module)" in lines(from_live, Leaf, Hidden())[-1]
+    for _ in range(2):  # beside what is declared its variables would be lost, also where a function was before
+        assert from_live(Leaf, {"w": W, "rest": jax.nn.relu}).w is W
+        found = lines(from_live, Leaf, {"w": W, "rest": Hidden()})
+        assert found[0].startswith("expected no such key in Leaf, got ")
+        assert "hand over nnx.state(module)" in found[-1]
 
 
 def test_an_unhashable_structure_is_walked_each_time() -> None:

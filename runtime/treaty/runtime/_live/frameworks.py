@@ -106,6 +106,11 @@ def hidden() -> Kinds:
     return _named("flax.nnx", "Pytree") or _named("flax.nnx", "Object")
 
 
+def hides_arrays(leaf: object) -> bool:
+    """Whether a leaf is such a module with variables, which would be lost with it."""
+    return isinstance(leaf, hidden()) and bool(jax.tree.leaves(sys.modules["flax.nnx"].state(leaf)))
+
+
 def modules() -> Kinds:
     """Whose plain values are settings, and no state: equinox's modules, where those of nnx are no leaves at all."""
     return _named("equinox", "Module")

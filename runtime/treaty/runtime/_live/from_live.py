@@ -10,7 +10,7 @@ from jax.tree_util import PyTreeDef
 
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._live.forms import Absent, Form, FormNode, form_of, place, slots
-from treaty.runtime._live.frameworks import Kinds, has_variables, hidden, kinds_of
+from treaty.runtime._live.frameworks import Kinds, has_variables, hidden, hides_arrays, kinds_of
 from treaty.runtime._live.numbers import NUMBERS, as_array
 from treaty.runtime._live.pairing import pairs
 from treaty.runtime._live.report import flatten, live_mismatch
@@ -72,7 +72,7 @@ class _Recipe:
             return None
         if any(type(leaves[self.order[index]]) is not kind for index, kind in self.others.items()):
             return None
-        if any(is_array(leaves[index]) for index in self.undeclared):
+        if any(is_array(leaves[index]) or hides_arrays(leaves[index]) for index in self.undeclared):
             return None
         made = [leaves[index] for index in self.order]
         for index, dtype in self.numbers.items():

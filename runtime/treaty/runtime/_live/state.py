@@ -8,6 +8,7 @@ from attrs import field, frozen
 
 from treaty.runtime._errors import Mismatch, Path, show_path
 from treaty.runtime._live.forms import ABSENT, Absent, Form, FormNode, LeafSlot, StaticValue
+from treaty.runtime._live.frameworks import hides_arrays
 from treaty.runtime._live.numbers import NUMBERS, as_array
 from treaty.runtime._state.arrays import is_array, is_key, write_key
 from treaty.runtime._state.explain import describe
@@ -83,7 +84,9 @@ class StateFill:
             found = {key: self._arrays(child) for key, child in form.items()}
             kept = {key: value for key, value in found.items() if not isinstance(value, Absent)}
             return kept or ABSENT
-        if not isinstance(form, LeafSlot) or not is_array(self.leaves[form.index]):
+        if not isinstance(form, LeafSlot):
+            return ABSENT
+        if not is_array(self.leaves[form.index]) and not hides_arrays(self.leaves[form.index]):
             return ABSENT
         is_known = form.index in self.repeats or form.index in self.used
         return ABSENT if is_known else self.leaves[form.index]
