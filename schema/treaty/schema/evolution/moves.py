@@ -7,6 +7,7 @@ below goes on to be resolved. All others change arrays; they are `shaped`, and c
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
+from typing import assert_never
 
 import attrs
 from attrs import frozen
@@ -194,20 +195,27 @@ class _Shells:
         if isinstance(model, ir.Optional):
             own = own.item if isinstance(own, ir.Optional) else own
             return self._type(own, model.item, shells)
+        if isinstance(model, (ir.Tuple, ir.Partial, ir.Leaf)) or (
+            own is not None and own.__class__ is not model.__class__
+        ):
+            return own or model
         below = [path for path in shells if path]
-        if isinstance(model, ir.Node) and isinstance(own, ir.Node | None):
+        items = [path[1:] for path in below]
+        if isinstance(model, ir.Node):
+            assert isinstance(own, ir.Node | None)
             cls, ties = (None, ()) if own is None else (self.own[own.cls], own.ties)
             return ir.Node(self._node(cls, model.cls, below), ties)
-        items = [path[1:] for path in below]
-        if isinstance(model, ir.Sequence) and isinstance(own, ir.Sequence | None):
+        if isinstance(model, ir.Sequence):
+            assert isinstance(own, ir.Sequence | None)
             item = self._type(None if own is None else own.item, model.item, items)
             length = None if own is None or () in shells else own.length
             return attrs.evolve(own or model, item=item, length=length)
-        if isinstance(model, ir.Dict) and isinstance(own, ir.Dict | None):
+        if isinstance(model, ir.Dict):
+            assert isinstance(own, ir.Dict | None)
             value = self._type(None if own is None else own.value, model.value, items)
             length = None if own is None or () in shells else own.length
             return attrs.evolve(own or model, value=value, length=length)
-        return own or model
+        assert_never(model)
 
 
 def _plain(rule: Rule, leg: Leg, stored: dict[Path, ir.Type], fields: dict[Path, ir.Type]) -> Iterator[PlainMove]:
