@@ -95,6 +95,10 @@ def _kind(leaf: ListedLeaf, value: Any) -> str:
         return _array(leaf.dtype, leaf.shape)
     if value is _UNKNOWN:
         return "value"
+    return _type_name(value)
+
+
+def _type_name(value: Any) -> str:
     return "empty" if value == {} else "None" if value is None else type(value).__name__
 
 
@@ -117,7 +121,7 @@ def _value(value: Any) -> str:
 def _value_as_data(value: Any) -> dict[str, Any]:
     if value is _UNKNOWN:
         return {}
-    kind = "empty" if value == {} else "None" if value is None else type(value).__name__
+    kind = _type_name(value)
     is_json = (
         value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
     )
