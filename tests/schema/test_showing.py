@@ -13,7 +13,7 @@ from jaxtyping import Float32, Key
 
 from treaty.generator import load
 from treaty.schema import Dims, field, schema_of, state
-from treaty.schema._showing import state_html, state_text
+from treaty.schema._showing import size_text, state_html, state_text
 
 
 @state
@@ -195,3 +195,20 @@ def test_a_schema_is_a_table_of_its_classes() -> None:
     tags.feed(schema._repr_html_())
     assert tags.open == []
     assert "<td>float32[d_out] | None</td>" in schema._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "shown"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1500, "1.46 KiB"),
+        (999 * 1024, "999 KiB"),
+        (int(999.7 * 1024), "1000 KiB"),
+        (1023 * 1024, "1023 KiB"),
+        (5000 * 2**40, "5000 TiB"),
+    ],
+)
+def test_a_size_is_never_a_power_of_ten(nbytes: int, shown: str) -> None:
+    assert size_text(nbytes) == shown

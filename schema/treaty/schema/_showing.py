@@ -97,7 +97,9 @@ def size_text(nbytes: int) -> str:
     unit = next(units)
     while size >= 1024 and unit != "TiB":
         size, unit = size / 1024, next(units)
-    return f"{size:.3g} {unit}" if unit != "B" else f"{nbytes} B"
+    if unit == "B":
+        return f"{nbytes} B"
+    return f"{size:.0f} {unit}" if size >= 999.5 else f"{size:.3g} {unit}"  # from there on, three digits are 1e+03
 
 
 def _children(obj: Any) -> Iterable[tuple[str, Any]] | None:
