@@ -33,17 +33,6 @@ NEEDS: Final = (
         "it narrows unions in unions",
         ("tests/schema/test_exhaustive.py", "tests/project/test_contributing.py::test_the_recipe_for_a_leaf_kind"),
     ),
-    Need(
-        "click",
-        "8.2",
-        "its test runner keeps standard error apart",
-        (
-            "tests/runtime/test_paths.py::test_a_url_of_a_file_is_refused_everywhere",
-            "tests/runtime/test_remove.py::test_the_command_removes_what_it_can",
-            "tests/runtime/test_remove.py::test_a_directory_whose_data_is_gone_is_not_listed",
-            "tests/attacks/test_command_line.py::test_scaffold_of_each_odd_target",
-        ),
-    ),
     Need("numpy", "2.4", "its stubs tell more of shapes", ("tests/typing/test_checkers.py",)),
 )
 

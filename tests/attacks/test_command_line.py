@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.command_runner import command_runner
 from tests.runtime.test_paths import WRITERS, small
 from treaty.cli import main
 from treaty.runtime import save
@@ -135,10 +136,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    done = CliRunner().invoke(main, arguments)
+    done = command_runner().invoke(main, arguments)
     assert done.exception is None or isinstance(done.exception, SystemExit), (arguments, done.exc_info)
     assert done.exit_code in (0, 1, 2, 3), arguments
-    assert done.exit_code == 0 or done.output.strip(), arguments
+    assert done.exit_code == 0 or (done.stdout + done.stderr).strip(), arguments
     return done
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tests import forked
+from tests.command_runner import command_runner
 from tests.faults.states import Run, run
 from treaty.cli import COMMANDS, main
 from treaty.runtime import CheckpointManager, save
@@ -24,7 +25,7 @@ PROGRAM = BIN / "treaty"
 
 
 def treaty(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
+    return command_runner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_every_command_has_short_help(command: str, tmp_path: Path) -> None:
     [
         (["inpsect"], "Did you mean 'inspect'?"),
         (["verfy", "x"], "Did you mean 'verify'?"),
-        (["inspect", "x", "--jsn"], "Did you mean '--json'?"),
+        (["inspect", "x", "--jsn"], "Did you mean --json?"),
         (["nonsense"], "No such command 'nonsense'.\n"),
     ],
     ids=str,
@@ -64,7 +65,7 @@ def test_every_command_has_short_help(command: str, tmp_path: Path) -> None:
 def test_mistyped_commands_and_options_are_offered_what_was_meant(typed: list[str], meant: str) -> None:
     done = treaty(*typed)
     assert done.exit_code == 2
-    assert meant in done.stderr
+    assert meant in done.stderr.replace("'--json'", "--json")  # click puts options in quotes from 8.2 on
 
 
 CODES: dict[str, dict[int, list[str]]] = {

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.command_runner import command_runner
 from tests.faults.states import Run, run
 from tests.runtime.test_restore_formats import WRITERS, train
 from treaty.cli import main
@@ -21,7 +22,7 @@ from treaty.runtime.formats import msgpack
 
 
 def inspect(*arguments: object, code: int = 0) -> Result:
-    done = CliRunner().invoke(main, ["inspect", *map(str, arguments)], catch_exceptions=False)
+    done = command_runner().invoke(main, ["inspect", *map(str, arguments)], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done
 

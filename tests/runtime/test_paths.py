@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
+from tests.command_runner import command_runner
 from tests.runtime.test_files import Model, model
 from treaty.runtime import (
     IncompleteCheckpointError,
@@ -142,7 +142,7 @@ def test_a_url_of_a_file_is_refused_everywhere(
     for attempt in attempts:
         with pytest.raises(TreatyError, match=r"^expected (a path on this machine|a URL as a str|a directory|\.msg)"):
             attempt()
-    done = CliRunner().invoke(diff, [url, "here.msgpack"])
+    done = command_runner().invoke(diff, [url, "here.msgpack"])
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert os.listdir() == ["here.msgpack"]
 

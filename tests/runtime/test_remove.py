@@ -9,8 +9,8 @@ from pathlib import Path
 
 import orbax.checkpoint as ocp
 import pytest
-from click.testing import CliRunner
 
+from tests.command_runner import command_runner
 from tests.runtime.test_files import ROOT, Model, model
 from tests.runtime.test_paths import WRITERS, is_back, small
 from tests.runtime.test_strays import litter_all
@@ -176,7 +176,7 @@ def _works(look: Callable[[Path], object], path: Path) -> bool:
 def test_a_directory_whose_data_is_gone_is_not_listed(tmp_path: Path) -> None:
     save(tmp_path / "run", small())
     shutil.rmtree(next((tmp_path / "run").glob("data-*")))
-    done = CliRunner().invoke(commands.inspect, [str(tmp_path / "run")])
+    done = command_runner().invoke(commands.inspect, [str(tmp_path / "run")])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: {tmp_path / 'run'} is damaged:\nerror: expected ")
     with pytest.raises(TreatyError, match="is damaged"):
@@ -191,9 +191,9 @@ def test_the_command_removes_what_it_can(tmp_path: Path) -> None:
     save(tmp_path / "b.msgpack", small())
     (tmp_path / "notes.txt").write_text("hello")
     paths = [str(tmp_path / name) for name in ("a", "notes.txt", "b.msgpack")]
-    done = CliRunner().invoke(commands.remove, paths)
+    done = command_runner().invoke(commands.remove, paths)
     assert done.exit_code == 1
     assert done.stdout == f"removed {paths[0]}\nremoved {paths[2]}\n"
     assert done.stderr.startswith("error: expected a checkpoint of treaty, safetensors, ")
     assert os.listdir(tmp_path) == ["notes.txt"]
-    assert CliRunner().invoke(commands.remove, []).exit_code == 2
+    assert command_runner().invoke(commands.remove, []).exit_code == 2
