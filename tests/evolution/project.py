@@ -23,7 +23,7 @@ from treaty.generator._modules import Module
 from treaty.generator._revisions import next_revisions
 from treaty.generator._worker import read, roots
 from treaty.runtime._evolve import histories
-from treaty.runtime._restore.resolve import confusable
+from treaty.runtime._restore import mapped, resolve
 from treaty.runtime._state import registry
 from treaty.schema import Schema, schema_of
 from treaty.schema.evolution import migrations
@@ -148,7 +148,8 @@ def _clear_caches() -> None:
     histories._history_name.cache_clear()
     histories._lock.cache_clear()
     histories._histories.clear()
-    confusable.cache_clear()
+    for cached in (resolve.confusable, resolve._all_earlier, mapped._way):
+        cached.cache_clear()
 
 
 def schema(text: str, module: str = "m") -> Schema:

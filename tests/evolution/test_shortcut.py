@@ -12,6 +12,7 @@ from tests.evolution.states import leaf_bits
 from treaty.runtime import restore, save
 from treaty.runtime._restore import pipeline
 from treaty.runtime._restore.mapped import NOTHING
+from treaty.schema import migration
 
 LAYER = """
 @state
@@ -112,3 +113,14 @@ def test_a_default_never_takes_the_place_of_what_is_stored(tmp_path: Path) -> No
         save(tmp_path / "a.msgpack", one)
         project.release(RENAMED + "    scale: float = 2.0\n")
         assert restore(tmp_path / "a.msgpack", project["Layer"]).scale == 7.0
+
+
+def test_a_migration_that_is_imported_after_the_first_restore_is_applied_too(tmp_path: Path) -> None:
+    with projects():
+        project = Project().release(LAYER)
+        save(tmp_path / "a.msgpack", layers(project, 1)[0])
+        project.release(RENAMED)
+        layer = project["Layer"]
+        assert restore(tmp_path / "a.msgpack", layer, into="numpy").weight.sum() == 0
+        migration(layer, 1)(lambda old: {"weight": old["kernel"] + 1, "bias": old["bias"]})
+        assert restore(tmp_path / "a.msgpack", layer, into="numpy").weight.sum() == 6

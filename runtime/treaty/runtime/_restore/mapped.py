@@ -4,17 +4,24 @@ It gives up without a word wherever something has to be explained, asked for or 
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from treaty.runtime._evolve.shortcut import Change, OtherRevision, Runs, shortcut
 from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._restore.options import Options
-from treaty.runtime._restore.resolve import is_surely_present, note_resolution, ways_from
+from treaty.runtime._restore.resolve import (
+    earlier_revisions,
+    is_surely_present,
+    note_resolution,
+    resolution_from,
+)
 from treaty.runtime._restore.source import Source
 from treaty.runtime._state.alike import NotAlike
 from treaty.runtime._state.explain import fits
 from treaty.runtime._state.registry import Codec
 from treaty.runtime._state.state_dict import attempt_build
+from treaty.schema.evolution.migrations import registrations
 from treaty.schema.evolution.resolution import Resolution
 from treaty.schema.gathering import gather, spread
 
@@ -37,7 +44,7 @@ def build_mapped(source: Source, codec: Codec[Any], options: Options) -> Any:
 
 
 def _from_earlier(source: Source, codec: Codec[Any], options: Options, alike: bool) -> Any:
-    changed = _earlier(source, codec, options, alike)
+    changed = _earlier(source, codec, alike)
     if changed is None:
         return NOTHING
     resolution, state, runs = changed
@@ -54,16 +61,26 @@ def _built(codec: Codec[Any], state: Any, runs: Runs, options: Options) -> Any:
         return NOTHING
 
 
-def _earlier(source: Source, codec: Codec[Any], options: Options, alike: bool) -> tuple[Resolution, Any, Runs] | None:
+def _earlier(source: Source, codec: Codec[Any], alike: bool) -> tuple[Resolution, Any, Runs] | None:
     """The state dict as one of the present, if it can be of exactly one earlier revision, and that takes no migration."""
     found: list[tuple[Resolution, Any, Runs]] = []
-    for resolution in ways_from(source, codec, options):
-        change = shortcut(resolution.plan) if resolution.ok else None
+    said = tuple(source.revisions.items())
+    for number in earlier_revisions(source, codec):
+        resolution, change = _way(number, codec, said, registrations())
         if change is not None:
             found += _changed(source, change, resolution, alike)
         elif fits(resolution.writer, source.mapped(resolution.writer)[0]):
             return None
     return found[0] if len(found) == 1 else None
+
+
+@lru_cache(maxsize=256)
+def _way(
+    number: int, codec: Codec[Any], said: tuple[tuple[str, int], ...], registered: int
+) -> tuple[Resolution, Change | None]:
+    """From a revision to the present, as a plan and as a function; kept, because both take as long as to build 1,000 leaves."""
+    resolution = resolution_from(number, codec, dict(said))
+    return resolution, shortcut(resolution.plan) if resolution.ok else None
 
 
 def _changed(

@@ -4,7 +4,7 @@ A directory has its schema inside. Of other formats, the locked revision whose s
 fit and mean different things, `revision=` has to say which.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +24,7 @@ from treaty.runtime._trees import abstract, flatten
 from treaty.schema import Schema, TreatyError, ir
 from treaty.schema import resolve as resolve_schemas
 from treaty.schema.evolution.history import History
-from treaty.schema.evolution.migrations import steps_of
+from treaty.schema.evolution.migrations import registrations, steps_of
 from treaty.schema.evolution.resolution import Keep, Resolution
 
 
@@ -53,16 +53,13 @@ def note_resolution(source: Source, codec: Codec[Any], resolution: Resolution) -
     source.inferred = f"as {codec.schema.root_class.qualname}: {resolution.summary()}"
 
 
-def ways_from(source: Source, codec: Codec[Any], options: Options) -> Iterator[Resolution]:
-    """From each earlier revision that a checkpoint which keeps no schema may be of; only from the one that it says, if it does."""
+def earlier_revisions(source: Source, codec: Codec[Any]) -> tuple[int, ...]:
+    """Those that a checkpoint which keeps no schema may be of: the one that it says, if it says one, or else all, the last first."""
+    if not source.revisions:
+        return _all_earlier(codec, registrations())
     history = _history(codec)
-    if history is None:
-        return
-    said = _said(source, codec, history, options)
-    if said is not None:
-        yield _resolution(codec, history, said, source, options)
-    elif not source.revisions:
-        yield from (_resolution(codec, history, number, source, options) for number in _earlier(codec, history))
+    said = None if history is None else _said(source, codec, history)
+    return () if said is None else (said,)
 
 
 def carried_out(resolution: Resolution, tree: Any, options: Options | None = None) -> Any:
@@ -112,7 +109,7 @@ def is_surely_present(source: Source, codec: Codec[Any]) -> bool:
     """Whether what fits the class, if it does, needs no look at earlier revisions."""
     if source.revisions:
         return source.digest == codec.schema.digest and _says_present(source, codec)
-    return not confusable(codec)
+    return not confusable(codec, registrations())
 
 
 def _history(codec: Codec[Any]) -> History | None:
@@ -155,14 +152,16 @@ def _by_structure(source: Source, codec: Codec[Any], options: Options, history: 
     """Of a format that keeps no schema: the revision that it says, or else the present class if it fits, or one that does."""
     if history is None:
         return _present(source, codec, options)
-    number = options.revision if options.revision is not None else _said(source, codec, history, options)
+    number = options.revision
+    if number is None and options.at is None:
+        number = _said(source, codec, history)
     if number is not None:
         schema = _schema(codec, history, number)
         tree = _tree(source, schema, options)
         if options.revision is not None and (mismatches := explain(schema, abstract(tree))):
             # Else a default would take the place of what is stored.
             raise StateMismatchError(mismatches, [f"revision={number} was asked for, and {source.where} is not of it"])
-        return Resolved(tree, True, _resolution(codec, history, number, source, options))
+        return Resolved(tree, True, resolution_from(number, codec, source.revisions, options.cast))
     fits = list(_fitting(source, codec, options, history))
     name = codec.schema.root_class.qualname
     if not fits:
@@ -179,11 +178,11 @@ def _by_structure(source: Source, codec: Codec[Any], options: Options, history: 
     return Resolved(tree, True, resolution)
 
 
-def _said(source: Source, codec: Codec[Any], history: History, options: Options) -> int | None:
+def _said(source: Source, codec: Codec[Any], history: History) -> int | None:
     """The revision that a file says it is of, where its digest says the same."""
     symbols = (history.symbol, *history.former)
     said = next((source.revisions[one] for one in symbols if one in source.revisions), None)
-    if said is None or options.at is not None:
+    if said is None:
         return None
     if said > max(history.present(codec.schema, history_of), history.last):
         name = codec.schema.root_class.qualname
@@ -209,17 +208,20 @@ def _fitting(
     is_sure = tree is not None and not source.forgets_none
     if tree is not None:
         yield history.present(codec.schema, history_of), tree, None
-    for number in confusable(codec) if is_sure else _earlier(codec, history):
+    for number in confusable(codec, registrations()) if is_sure else _all_earlier(codec, registrations()):
         found = _if_fitting(source, history.schema(number, codec.schema), options)
         if found is not None:
-            yield number, found, _resolution(codec, history, number, source, options)
+            yield number, found, resolution_from(number, codec, source.revisions, options.cast)
 
 
-def _earlier(codec: Codec[Any], history: History) -> Iterator[int]:
-    """The revisions before the present one, the last first."""
-    for number in range(min(history.last, history.present(codec.schema, history_of) - 1), 0, -1):
-        if history.has(number, codec.schema):
-            yield number
+@lru_cache(maxsize=256)
+def _all_earlier(codec: Codec[Any], registered: int) -> tuple[int, ...]:
+    """The revisions before the present one, the last first. What is `registered` may lead to another present one."""
+    history = _history(codec)
+    if history is None:
+        return ()
+    last = min(history.last, history.present(codec.schema, history_of) - 1)
+    return tuple(number for number in range(last, 0, -1) if history.has(number, codec.schema))
 
 
 def _if_fitting(source: Source, schema: Schema, options: Options) -> Any:
@@ -243,15 +245,14 @@ def _schema(codec: Codec[Any], history: History, number: int) -> Schema:
     return codec.schema if number > history.last else history.schema(number, codec.schema)
 
 
-def _resolution(
-    codec: Codec[Any], history: History, number: int, source: Source | None = None, options: Options | None = None
+def resolution_from(
+    number: int, codec: Codec[Any], revisions: Mapping[str, int], cast: Mapping[str, str] | None = None
 ) -> Resolution:
-    said = {} if source is None else source.revisions
-    revisions = {**said, codec.schema.root_class.symbol: number}
-    cast = None if options is None else options.cast
-    return resolve_schemas(
-        _schema(codec, history, number), codec.schema, history_of, revisions=revisions, cast=cast or {}
-    )
+    """From one revision of a class to the present; `revisions` are what a checkpoint says of the others."""
+    history = _history(codec)
+    assert history is not None  # it has that revision
+    said = {**revisions, codec.schema.root_class.symbol: number}
+    return resolve_schemas(_schema(codec, history, number), codec.schema, history_of, revisions=said, cast=cast or {})
 
 
 def _meaning(resolution: Resolution | None) -> str:
@@ -268,15 +269,18 @@ def _give_the_same(fits: Sequence[tuple[int, Any, Resolution | None]]) -> bool:
 
 
 @lru_cache(maxsize=256)
-def confusable(codec: Codec[Any]) -> tuple[int, ...]:
-    """The revisions of a class whose checkpoints look like those of the present one, and mean something else."""
+def confusable(codec: Codec[Any], registered: int) -> tuple[int, ...]:
+    """The revisions of a class whose checkpoints look like those of the present one, and mean something else.
+
+    `registered` tells apart what was found before a migration was.
+    """
     history = _history(codec)
     if history is None:
         return ()
     found = []
-    for number in _earlier(codec, history):
+    for number in _all_earlier(codec, registered):
         alone = resolve_schemas(history.schema(number, codec.schema), codec.schema)
         looks_alike = isinstance(alone.plan, Keep) and all(one.rule == "SILENT" for one in alone.problems)
-        if looks_alike and not _resolution(codec, history, number).is_as_is:
+        if looks_alike and not resolution_from(number, codec, {}).is_as_is:
             found.append(number)
     return tuple(found)

@@ -56,6 +56,7 @@ class Function:
 Step = Moves | Function
 
 _registered: dict[str, dict[int, Step]] = {}  # by symbol of the class, and the revision that a step begins at
+_registrations = 0
 
 
 @overload
@@ -93,6 +94,11 @@ def migration(
 def steps_of(symbol: str) -> Mapping[int, Step]:
     """The registered migrations of a class, by the revision that they begin at."""
     return _registered.get(symbol, {})
+
+
+def registrations() -> int:
+    """How often a migration was registered: what was found of fewer may not hold any more."""
+    return _registrations
 
 
 def step_to_data(step: Step) -> dict[str, Any]:
@@ -133,6 +139,8 @@ def _register(called: str, cls: type, revision: int, step: Step) -> None:
             f"a step has one migration: join them, or lock what lies between"
         )
     steps[revision] = step
+    global _registrations
+    _registrations += 1
 
 
 def _place(step: Step) -> str:
