@@ -109,7 +109,7 @@ def _pair_children(obj: FormNode, live: FormNode, path: Path, found: LeafPairs) 
         if isinstance(other, Absent):
             other = live.attribute(key)
         at = (*path, _step(key, live))
-        if isinstance(one, StaticValue) and obj.has_all and isinstance(other, Absent):
+        if isinstance(one, StaticValue) and obj.lists_all_items and isinstance(other, Absent):
             found.unpaired.append(Unpaired(at, live.shown, one, None))
         else:
             _pair(one, other, at, _shown(other, live.shown), found)
