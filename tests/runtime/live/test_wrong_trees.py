@@ -151,6 +151,29 @@ class TestMoreOrFewerItems:
         ]
 
 
+class TestStaticTuples:
+    """A static field may hold a tuple, which is a dict of its items in a state dict."""
+
+    def test_of_an_instance_of_a_class_of_ours(self) -> None:
+        for sizes in ((8, 9), ()):
+            found = from_live(Sized, Sized(w=W, sizes=sizes))
+            assert (found.w is W, found.sizes) == (True, sizes)
+        wrong = Sized(w=W, sizes=(8, 0.5))  # type: ignore[arg-type]
+        assert lines(from_live, Sized, wrong) == ["expected int, got float 0.5 at $.sizes[1] (tree.sizes)"]
+
+    def test_of_a_module(self) -> None:
+        class Module(eqx.Module):
+            w: Any
+            sizes: Any = eqx.field(static=True)
+
+        for sizes in ((8, 9), (), (7,)):
+            tree = Module(W, sizes)
+            found = from_live(Sized, tree)
+            assert found.sizes == sizes
+            assert to_live(found, Module(W + 1, (1,))).sizes == (1,)
+        assert lines(from_live, Sized, Module(W, ("a",))) == ["expected int, got str 'a' at $.sizes[0] (tree)"]
+
+
 def test_a_static_value_where_like_has_an_array() -> None:
     assert lines(to_live, Titled(w=W, title="x"), {"w": W, "title": jnp.zeros(2)}) == [
         "expected float32[2] as in like, got str 'x' at $.title (like['title'])"

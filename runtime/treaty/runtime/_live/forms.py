@@ -3,11 +3,13 @@
 import inspect
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from itertools import count
 from numbers import Number
 from types import MemberDescriptorType
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 from attrs import frozen
 from jax.tree_util import Partial, PyTreeDef, tree_flatten_with_path
 
@@ -74,7 +76,7 @@ class FormNode(dict[str, "Form"]):
         value = inspect.getattr_static(self.owner, key, None)
         if isinstance(value, MemberDescriptorType):
             value = getattr(self.owner, key, None)
-        return StaticValue(value, f"{self.shown}.{key}") if isinstance(value, PLAIN) else ABSENT
+        return StaticValue(value, f"{self.shown}.{key}") if _can_be_static(value) else ABSENT
 
 
 class Absent:
@@ -163,6 +165,13 @@ class _FormWalk:
                     f"expected keys of different text, got {key!r} twice at tree{made.shown}; rename one of them"
                 )
             made[key] = one
+
+
+def _can_be_static(value: object) -> bool:
+    """Whether a static field may hold it; None of a module is nothing."""
+    if isinstance(value, tuple):
+        return all(map(_can_be_static, value))
+    return isinstance(value, (*PLAIN, np.generic, Enum))
 
 
 def _children(node: Any, structure: PyTreeDef) -> Iterable[_Child]:

@@ -44,7 +44,8 @@ class StateFill:
             self._use(form, path)
             return _leaf(type, self.leaves[form.index])
         if isinstance(form, StaticValue):
-            return _leaf(type, form.value)
+            opened = form.opened() if isinstance(type, (ir.Sequence, ir.Tuple)) else None
+            return _leaf(type, form.value) if opened is None else self._node(type, opened, path)
         if form is None:
             return None
         return self._node(type, form, path)
