@@ -32,6 +32,16 @@ def same_bits(one: HostArray, other: HostArray) -> bool:
     return all(np.array_equal(left[start : start + BLOCK], right[start : start + BLOCK]) for start in starts)
 
 
+def has_numbers(dtype: "np.dtype[Any]") -> bool:
+    """Whether elements can be counted and subtracted: not text, dates, or bytes without a meaning."""
+    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
+
+
+def wide(array: HostArray) -> HostArray:
+    """Numbers of any dtype as float64 or complex128, which hold all of 32 bits and below exactly."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
+
+
 def in_step(one: Any, other: Any) -> Iterator[tuple[HostArray, HostArray]]:
     """Pieces of two arrays of equal size, cut so that they cover the same elements."""
     left: HostArray = np.empty(0)

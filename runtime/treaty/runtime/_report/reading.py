@@ -12,8 +12,8 @@ from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._report.budget import Cost, affordable
 from treaty.runtime._report.changes import Change
 from treaty.runtime._report.leaves import ReportLeaf
-from treaty.runtime._report.statistics import Statistics, has_numbers
-from treaty.runtime._same import in_step, same_bytes, same_value
+from treaty.runtime._report.statistics import Statistics
+from treaty.runtime._same import has_numbers, in_step, same_bytes, same_value
 
 FAULTS: Final = (CorruptCheckpointError, StorageError)
 Advance = Callable[[int], None]
