@@ -156,11 +156,19 @@ def _as_lines(done: "ConvertedRun") -> Iterator[str]:
     yield from (f"left out: {escaped(name)}: {why}" for name, why in sorted(done.left_out.items()))
 
 
+def _finite(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise click.BadParameter(f"expected a finite number, got {value}")
+    return value
+
+
 @click.command()
 @click.argument("left", metavar="A", type=CHECKPOINT)
 @click.argument("right", metavar="B", type=CHECKPOINT)
-@click.option("--rtol", type=click.FloatRange(min=0), default=0.0, help="Allowed difference, relative to B.")
-@click.option("--atol", type=click.FloatRange(min=0), default=0.0, help="Allowed difference.")
+@click.option(
+    "--rtol", type=click.FloatRange(min=0), default=0.0, callback=_finite, help="Allowed difference, relative to B."
+)
+@click.option("--atol", type=click.FloatRange(min=0), default=0.0, callback=_finite, help="Allowed difference.")
 @click.option("--all", "show_all", is_flag=True, help="Show every leaf, and not alike ones in one line.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every leaf.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
