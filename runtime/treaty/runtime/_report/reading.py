@@ -13,7 +13,7 @@ from treaty.runtime._report.budget import Cost, affordable
 from treaty.runtime._report.changes import Change
 from treaty.runtime._report.leaves import ReportLeaf
 from treaty.runtime._report.statistics import Statistics
-from treaty.runtime._same import has_numbers, in_step, same_bytes, same_value
+from treaty.runtime._same import has_numbers, in_step, same_bytes
 
 FAULTS: Final = (CorruptCheckpointError, StorageError)
 Advance = Callable[[int], None]
@@ -104,10 +104,7 @@ def _compare(pair: Pair, found: Findings, advance: Advance) -> None:
     before, after = pair.before, pair.after
     assert before is not None
     assert after is not None
-    if not after.is_array:
-        is_same = type(before.value) is type(after.value) and same_value(before.value, after.value)
-        found.what = "same" if is_same else "values"
-    elif not (_is_counted(before) and _is_counted(after)):
+    if not (_is_counted(before) and _is_counted(after)):
         found.what = "same" if same_bytes(before.value, after.value) else "values"
         advance(pair.nbytes)
     else:
