@@ -6,7 +6,7 @@ from treaty.runtime._storage.paths import AnyPath
 from treaty.runtime.formats.table import reading
 from treaty.schema import ir
 from treaty.schema.dims import Dim, Int
-from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
+from treaty.schema.dtypes import BY_NAME
 from treaty.schema.outline import OpaqueLeaf, Outline, OutlineLeaf, OutlineNode, counted, is_counted
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def _outline(value: Any, shown: str, is_exact: bool) -> Outline:
 
 
 def _node(value: dict[str, Any], shown: str, is_exact: bool) -> Outline:
-    if value.keys() == {"impl", "data"} and value["impl"] in KEY_IMPLS:
+    from treaty.runtime._trees import is_stored_key
+
+    if is_stored_key(value):
         return OutlineLeaf(ir.Key(_dims(value["data"].shape[:-1])))
     children = {key: _outline(child, f"{shown}[{key!r}]", is_exact) for key, child in counted(value).items()}
     is_list = is_counted(children)

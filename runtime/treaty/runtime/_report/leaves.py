@@ -9,9 +9,8 @@ from attrs import frozen
 from treaty.runtime._errors import show_keys
 from treaty.runtime._report.roles import role_below, role_of_leaf
 from treaty.runtime._restore.select import parse_path
-from treaty.runtime._trees import Path, is_stored_array
+from treaty.runtime._trees import Path, is_stored_array, is_stored_key
 from treaty.schema import Schema, TreatyError, ir
-from treaty.schema.dtypes import KEY_IMPLS
 
 _MOST_TEXT: Final = 200  # letters of a value that are shown
 
@@ -68,7 +67,7 @@ def leaves_of(schema: Schema | None, tree: Any) -> Iterator[ReportLeaf]:
         path, value, type, role = pending.pop()
         if not isinstance(value, dict) or not value:
             yield _leaf(path, value, type, role)
-        elif _is_key(value):
+        elif is_stored_key(value):
             yield _leaf(path, value["data"], type, "rng", value["impl"])
         else:
             parts = {} if schema is None or type is None else ir.parts(schema, type, value) or {}
@@ -90,13 +89,6 @@ def can_be_asked_for(step: str, key: str) -> bool:
         return parse_path(step.removeprefix(".")) == (key,)
     except (TreatyError, SyntaxError, ValueError):
         return False
-
-
-def _is_key(value: dict[str, Any]) -> bool:
-    """Random keys are stored as words, and the name of what they are words of."""
-    if value.keys() != {"impl", "data"} or type(value["impl"]) is not str:
-        return False
-    return KEY_IMPLS.get(value["impl"]) == (getattr(value["data"], "shape", None) or (None,))[-1]
 
 
 def _leaf(path: Path, value: Any, type: ir.Type | None, role: str | None, key_impl: str | None = None) -> ReportLeaf:
