@@ -1,6 +1,6 @@
 """The page in Chromium: it is read, searched, opened by keyboard, and what a checkpoint is called runs nowhere."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +313,48 @@ def test_those_who_listen_get_headings_and_names(name: str, pages: Path, chromiu
     )
     assert chromium.run(unnamed) == []
     assert chromium.run("return document.documentElement.lang") == "en"
+
+
+Opener = Callable[[Mapping[int, Mapping[str, float]]], None]
+
+
+@pytest.fixture
+def of_run(tmp_path: Path, chromium: Browser) -> Opener:
+    """Opens the page of a run with these metrics by step."""
+
+    def opened(metrics: Mapping[int, Mapping[str, float]]) -> None:
+        with CheckpointManager(tmp_path / "run", Run) as manager:
+            for step, given in metrics.items():
+                manager.save(step, run(1), metrics=given)
+        (tmp_path / "run.html").write_text(report(tmp_path / "run", progress=False))
+        chromium.open(tmp_path / "run.html", LAPTOP)
+
+    return opened
+
+
+@pytest.mark.parametrize("values", [(0.3, 0.30000000000000004), (1e16, 1e16 + 2), (-1e308, 1e308), (0.0, 5e-324)])
+def test_metrics_that_are_as_good_as_equal_or_far_apart_are_drawn(
+    values: tuple[float, float], of_run: Opener, chromium: Browser
+) -> None:
+    of_run({1: {"loss": values[0]}, 2: {"loss": values[1]}})
+    assert len(chromium.texts("table.steps tbody tr")) == 2
+    assert chromium.console == []
+
+
+def test_long_numbers_of_steps_are_drawn_and_shown_with_all_digits(of_run: Opener, chromium: Browser) -> None:
+    steps = [10**17, 10**17 + 16, 10**17 + 17]
+    of_run({step: {"loss": 1 / index} for index, step in enumerate(steps, 1)})
+    shown = [text.replace(",", "") for text in chromium.texts("table.steps tbody th")]
+    assert shown == [str(step) for step in reversed(steps)]
+    assert str(steps[-1]) in chromium.text(".facts")
+    assert chromium.console == []
+
+
+def test_metrics_may_be_called_like_what_every_object_has(of_run: Opener, chromium: Browser) -> None:
+    names = ["constructor", "toString", "__proto__", "hasOwnProperty"]
+    of_run({1: {"loss": 1.0}, 2: {"loss": 0.5, **dict.fromkeys(names, 0.25)}})
+    heads = chromium.texts("table.steps thead th")
+    assert set(names) < set(heads)
+    cells = chromium.texts("table.steps tbody tr:last-child > *")
+    assert [cells[heads.index(name)] for name in names] == ["–"] * len(names)
+    assert chromium.console == []

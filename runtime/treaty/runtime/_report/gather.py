@@ -138,7 +138,7 @@ def _head(opened: Opened) -> Data:
         "class": schema.root_class.symbol if schema is not None and is_known else None,
         "digest": schema.digest if schema is not None and is_known else source.digest,
         "revision": source.revisions.get(schema.root_class.symbol) if schema is not None else None,
-        "step": note.step if note is not None else _whole(step),
+        "step": number(note.step) if note is not None else _whole(step),
         "time": None if note is None else _moment(note.time),
         "metrics": {} if note is None else as_data(note.metrics),
         "metadata": json.dumps(dict(source.metadata), indent=2, default=str) if source.metadata else None,

@@ -24,7 +24,7 @@ function facts(head) {
     ["class", head.class && make("code", {}, head.class)],
     ["digest", head.digest && make("code", {}, head.digest)],
     ["revision", head.revision],
-    ["step", head.step === null ? null : whole(Number(head.step))],
+    ["step", head.step === null ? null : whole(head.step)],
     ["saved", head.time && moment(head.time)],
     ["metrics", chips(Object.entries(head.metrics))],
     ["dims", chips(Object.entries(head.dims))],
