@@ -358,3 +358,14 @@ def test_metrics_may_be_called_like_what_every_object_has(of_run: Opener, chromi
     cells = chromium.texts("table.steps tbody tr:last-child > *")
     assert [cells[heads.index(name)] for name in names] == ["–"] * len(names)
     assert chromium.console == []
+
+
+def test_norms_that_are_infinite_are_shown_as_such(tmp_path: Path, chromium: Browser) -> None:
+    for name, value in (("a", 1e200), ("b", -1e200), ("c", 1.0)):
+        np.savez(tmp_path / f"{name}.npz", w=np.full(3, value))
+    for before, after, said in (("a", "b", "nan"), ("c", "b", "inf"), ("b", "c", "nan")):
+        page = report(tmp_path / f"{before}.npz", tmp_path / f"{after}.npz", progress=False)
+        (tmp_path / "page.html").write_text(page)
+        chromium.open(tmp_path / "page.html")
+        assert chromium.texts("section[aria-labelledby=changes] tbody td")[1] == said
+    assert chromium.console == []

@@ -14,8 +14,8 @@ function sums(leaves) {
     found.unread += !change.what;
     found.changed += Boolean(change.what && change.what !== "same");
     if (change.relative !== undefined) {
-      found.apart += Number(change.norm) ** 2;
-      found.before += Number(was_stats.norm ?? 0) ** 2;
+      found.apart += numberOf(change.norm) ** 2;
+      found.before += numberOf(was_stats.norm ?? 0) ** 2;
     }
     if (change.same_elements !== undefined) {
       found.compared += was_stats.count;
@@ -30,7 +30,7 @@ function changeRow(role, leaves) {
   const {changed, apart, before, compared, elements, bits} = sums(leaves);
   const cells = [
     `${whole(changed)} of ${whole(leaves.length)}`,
-    before ? figure(Math.sqrt(apart / before)) : "–",
+    apart || before ? figure(Math.sqrt(apart / before)) : "–",
     compared ? share(elements / compared) : "–",
     compared ? share(bits / compared) : "–",
   ];

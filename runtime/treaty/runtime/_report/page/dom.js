@@ -26,7 +26,7 @@ function bytes(count) {
   return power ? `${left.toFixed(1)} ${units[power]}` : `${count} B`;
 }
 
-const whole = count => count.toLocaleString("en");
+const whole = count => (typeof count === "string" ? count : count.toLocaleString("en"));
 const plural = (count, one, many = `${one}s`) => `${whole(count)} ${count === 1 ? one : many}`;
 const share = part =>
   part === 1 ? "100%" : part > 0.9995 ? ">99.9%" : part > 0 && part < 0.0005 ? "<0.1%" : `${(100 * part).toFixed(1)}%`;
@@ -35,10 +35,13 @@ const share = part =>
 function figure(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "string") return value;
+  if (!Number.isFinite(value)) return String(value).replace("Infinity", "inf").replace("NaN", "nan"); // as in such a text
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
   const size = Math.abs(value);
   return size >= 1e-3 && size < 1e6 ? String(Number(value.toPrecision(5))) : value.toExponential(3).replace("e+", "e");
 }
+
+const numberOf = value => (typeof value === "string" ? Number(value.replace("inf", "Infinity")) : value);
 
 const moment = text => (text === null ? "–" : text.replace("T", " ").replace("+00:00", " UTC"));
 
