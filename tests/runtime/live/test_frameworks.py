@@ -329,7 +329,7 @@ class Scaled(AxisMetadata[Any]):
 class TestBoxesOfSeveralArrays:
     def test_no_field_gets_the_array_of_another(self) -> None:
         first, scale, last = (jnp.full((2, 3), float(number)) for number in range(3))
-        tree = {"a": Scaled(first, scale), "kernel": last}
+        tree: dict[str, Any] = {"a": Scaled(first, scale), "kernel": last}
         with pytest.raises(TreatyError) as raised:
             from_live(Kernel, tree)
         assert str(raised.value).startswith("expected no such key in Kernel, got dict at $.a (tree['a'])")

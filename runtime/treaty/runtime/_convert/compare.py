@@ -77,14 +77,14 @@ def _leaves(path: tuple[str, ...], one: Any, other: Any, rtol: float, atol: floa
     if not is_stored_array(one):
         if type(one) is not type(other):
             return Difference(path, "kind", *ends)
-        distance = _value_distance(one, other, rtol, atol)
-        return Difference(path, "values", *ends, *distance) if distance[0] else None
+        count, max_abs, max_rel = _value_distance(one, other, rtol, atol)
+        return Difference(path, "values", *ends, count, max_abs, max_rel) if count else None
     if tuple(one.shape) != tuple(other.shape):
         return Difference(path, "shape", *ends)
-    distance = _distance(one, other, rtol, atol)
+    count, max_abs, max_rel = _distance(one, other, rtol, atol)
     if one.dtype != other.dtype:
-        return Difference(path, "dtype", *ends, *distance)
-    return Difference(path, "values", *ends, *distance) if distance[0] else None
+        return Difference(path, "dtype", *ends, count, max_abs, max_rel)
+    return Difference(path, "values", *ends, count, max_abs, max_rel) if count else None
 
 
 def _value_distance(one: Any, other: Any, rtol: float, atol: float) -> _Distance:
