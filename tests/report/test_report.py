@@ -15,6 +15,7 @@ from tests.runtime.directory import states
 from tests.runtime.test_restore_formats import WRITERS, train
 from treaty.runtime import CheckpointManager, InvalidArgumentError, MissingCheckpointError, inspect, report
 from treaty.runtime._checkpoint.outline import outline_of_checkpoint
+from treaty.runtime._report.tree import tree_of
 from treaty.runtime._restore.select import parse_path
 from treaty.runtime.directory import save
 from treaty.runtime.formats import npz
@@ -232,3 +233,17 @@ def test_what_only_looks_like_a_random_key_is_a_node_like_others(tmp_path: Path)
     assert isinstance(outline, OutlineNode)
     kinds = {key: type(child).__name__ for key, child in outline.children.items()}
     assert kinds == dict.fromkeys(("cfg", "short", "number", "name"), "OutlineNode") | {"keys": "OutlineLeaf"}
+
+
+def test_alike_items_are_one_node_above_them() -> None:
+    paths = [("l", "0", "w"), ("l", "1", "w"), ("m", "w"), ("m", "x0", "w"), ("m", "x1", "w")]
+    l_0, l_1 = ({"step": f"[{item}]", "below": [{"step": ".w", "leaf": item}]} for item in range(2))
+    x_0, x_1 = ({"step": f".x{item}", "below": [{"step": ".w", "leaf": 3 + item}]} for item in range(2))
+    assert tree_of(paths, lambda _: "") == {
+        "step": "",
+        "below": [
+            {"step": ".l", "run": "[0..1]", "below": [l_0, l_1]},
+            {"step": ".m", "below": [{"step": ".w", "leaf": 2}, {"step": "", "run": ".x0..1", "below": [x_0, x_1]}]},
+        ],
+    }
+    assert tree_of(paths[:2], lambda number: str(number))["below"] == [{"step": ".l", "below": [l_0, l_1]}]

@@ -107,14 +107,14 @@ def _compared(opened: list[Opened], max_bytes: int, progress: bool | None) -> Da
     pairs = [Pair(before.get(path), leaf) for path, leaf in new.leaves.items()]
     pairs += [Pair(leaf, None) for path, leaf in before.items() if path not in new.leaves]
     findings = read(pairs, max_bytes, progress)
-    paths = [pair.sides[-1].path for pair in pairs]
+    shown = [pair.sides[-1] for pair in pairs]
     problems = _lines(one.error for one in findings)
     data: Data = {
         "checkpoints": [_head(one) for one in opened],
         "leaves": [
             _pair(pair, found, new, is_compared=old is not None) for pair, found in zip(pairs, findings, strict=True)
         ],
-        "tree": tree_of(paths),
+        "tree": tree_of([leaf.path for leaf in shown], lambda number: shown[number].form),
         "budget": {
             "max_bytes": max_bytes,
             "all_bytes": sum(pair.nbytes for pair in pairs),

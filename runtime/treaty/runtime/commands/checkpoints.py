@@ -11,10 +11,10 @@ import click
 from treaty.runtime import Inspection
 from treaty.runtime import inspect as inspect_checkpoint
 from treaty.runtime._checkpoint.inspect import inspect_step
+from treaty.runtime._display.folding import Path
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime.commands.arguments import CHECKPOINT, complete_step
 from treaty.runtime.commands.contents import as_data, as_text
-from treaty.runtime.commands.folding import Path
 from treaty.runtime.commands.output import FOUND, NOT_THERE, exit_code, hint, reporting, say, size_shown, tell
 from treaty.runtime.formats.shared.outcomes import ListedLeaf
 from treaty.schema import TreatyError

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from treaty.runtime import Inspection
-from treaty.runtime.commands.folding import Path, Row, each, folded
+from treaty.runtime._display.folding import Path, Row, each, folded
 from treaty.runtime.commands.output import size_shown
 from treaty.runtime.commands.tables import fit_line, table
 from treaty.runtime.formats.shared.outcomes import ListedLeaf

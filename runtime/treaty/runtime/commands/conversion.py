@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treaty.runtime._display.folding import each, folded
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime.commands.arguments import CHECKPOINT, PATH, complete_format, named, size_of
-from treaty.runtime.commands.folding import each, folded
 from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, escaped, reporting, say, size_shown
 from treaty.runtime.commands.tables import table
 from treaty.runtime.formats.table import DEFAULT, FORMATS

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from treaty.runtime._display.folding import each, folded
 from treaty.runtime.commands.arguments import CHECKPOINT, as_options, cast_of, named, size_of
-from treaty.runtime.commands.folding import each, folded
 from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say
 from treaty.runtime.commands.tables import table
 

@@ -208,7 +208,7 @@ class Tree {
       isOpen = hasBelow ? this.open.has(node.key) : this.detailed.has(node.key);
     const name = make(
       "td",
-      {class: "name", title: node.path},
+      {class: "name", title: node.above.path + node.step},
       make(
         "div",
         {class: "label"},
