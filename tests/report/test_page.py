@@ -246,6 +246,23 @@ def test_names_and_values_run_nothing(tmp_path: Path, chromium: Browser) -> None
         assert chromium.console == []
 
 
+def test_no_text_of_a_page_turns_another_around(tmp_path: Path, chromium: Browser) -> None:
+    mark = "\u202egpj.exe\u2066"
+    place = tmp_path / f"run{mark}"
+    with CheckpointManager(place, Run, keep_last=2, keep_best=(f"loss{mark}", "min", 1)) as manager:
+        for step in (1, 2):
+            manager.save(step, run(step), metrics={f"loss{mark}": 1 / step}, metadata={mark: mark})
+    for paths in ([place], [place / "1", place / "2"]):
+        (tmp_path / "page.html").write_text(report(*paths, verify=True, progress=False))
+        chromium.open(tmp_path / "page.html")
+        chromium.run("document.querySelectorAll('tr.row').forEach(row => row.click())")
+        text = chromium.run("return document.documentElement.outerHTML + document.title")
+        assert "\u202e" not in text
+        assert "\u2066" not in text
+        assert chromium.text("p.where").endswith(r"\u202egpj.exe\u2066" + ("" if len(paths) == 1 else "/2"))
+    assert chromium.console == []
+
+
 def test_a_script_that_got_in_would_not_run(pages: Path, tmp_path: Path, chromium: Browser) -> None:
     """The second wall: the page's own policy."""
     page = (pages / "one.html").read_text()

@@ -13,6 +13,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from treaty.runtime._checkpoint.verify import verify
+from treaty.runtime._display.unseen import without_unseen
 from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError
 from treaty.runtime._manager.listing import as_data
 from treaty.runtime._manager.overview import Overview, noted, overview
@@ -67,7 +68,7 @@ def gather(paths: Sequence[AnyPath], verified: bool, max_bytes: int, progress: b
         head["verified"] = _verified(head["path"], progress) if verified else {"state": "no"}
         if head["verified"]["state"] == "damaged":
             data["problems"] = _lines([*data["problems"], head["verified"]["text"]])
-    return data
+    return {name: one if name == "tree" else _all_seen(one) for name, one in data.items()}  # steps are as in messages
 
 
 def _checkpoints(places: Sequence[str], max_bytes: int, progress: bool | None) -> Data:
@@ -224,6 +225,15 @@ def _run(run: Overview) -> Data:
         for one in run.steps
     ]
     return {"where": run.where, "rules": run.rules.as_data(), "steps": steps}
+
+
+def _all_seen(value: Any) -> Any:
+    """Data whose texts, names among them, may be anybody's."""
+    if isinstance(value, str):
+        return without_unseen(value)
+    if isinstance(value, dict):
+        return {without_unseen(name): _all_seen(one) for name, one in value.items()}
+    return [_all_seen(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _moment(seconds: float | None) -> str | None:
