@@ -10,7 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import asdict, frozen
+from attrs.filters import exclude
 
 from treaty.runtime._checkpoint.verify import verify
 from treaty.runtime._display.unseen import without_unseen
@@ -213,15 +214,8 @@ def _run_at(path: str) -> Overview | None:
 
 def _run(run: Overview) -> Data:
     steps = [
-        {
-            "step": one.step,
-            "name": one.path.rpartition("/")[2],
-            "nbytes": one.nbytes,
-            "time": _moment(one.time),
-            "metrics": as_data(one.metrics),
-            "kept": one.kept,
-            "why": one.why,
-        }
+        asdict(one, filter=exclude("path"))
+        | {"name": one.path.rpartition("/")[2], "time": _moment(one.time), "metrics": as_data(one.metrics)}
         for one in run.steps
     ]
     return {"where": run.where, "rules": run.rules.as_data(), "steps": steps}
