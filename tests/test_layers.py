@@ -71,7 +71,7 @@ INSIDE_RUNTIME = {
     "sharding": "_eformer _state formats/safetensors",
     "directory": "_checkpoint _process formats/shared",
     "golden": "_golden",
-    "commands": "__init__ _checkpoint _convert _display _errors _golden _manager _report _restore _storage formats formats/shared",
+    "commands": "__init__ _checkpoint _convert _display _errors _golden _manager _process _report _restore _storage formats formats/shared",
 }
 
 
