@@ -12,7 +12,7 @@ from treaty.schema.outline import OpaqueLeaf, Outline, OutlineLeaf, OutlineNode,
 if TYPE_CHECKING:
     from treaty.runtime._restore.source import Source
 
-_SCALARS: Final = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str", bytes: "bytes"}
+_SCALARS: Final = (bool, int, float, complex, str, bytes)
 
 
 def outline_of_checkpoint(path: AnyPath) -> Outline:
@@ -34,7 +34,7 @@ def _outline(value: Any, shown: str, is_exact: bool) -> Outline:
     if value is None:
         return None
     if type(value) in _SCALARS:
-        return OutlineLeaf(ir.Scalar(_SCALARS[type(value)]))
+        return OutlineLeaf(ir.Scalar(type(value).__name__))
     if isinstance(value, np.generic) and str(value.dtype) in BY_NAME:
         return OutlineLeaf(ir.NumpyScalar(str(value.dtype)))
     if is_stored_array(value) and str(value.dtype) in BY_NAME:

@@ -14,7 +14,7 @@ from treaty.runtime._display.folding import each, folded
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime.commands.arguments import CHECKPOINT, PATH, complete_format, named, size_of
 from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, escaped, reporting, say, size_shown
-from treaty.runtime.commands.tables import table
+from treaty.runtime.commands.tables import ends, table
 from treaty.runtime.formats.table import DEFAULT, FORMATS
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
@@ -210,8 +210,7 @@ def _as_text(found: "list[Difference]", show_all: bool) -> list[str]:
         largest = max(one.max_abs for one in ones), max(one.max_rel for one in ones)
         numbers = (str(sum(one.count for one in ones)), *(f"{one:.3g}" for one in largest))
         values = numbers if first.what in ("dtype", "values") else ("", "", "")
-        left = " … ".join(dict.fromkeys(one.left or "-" for one in (first, ones[-1])))
-        right = " … ".join(dict.fromkeys(one.right or "-" for one in (first, ones[-1])))
+        left, right = ends(first.left or "-", ones[-1].left or "-"), ends(first.right or "-", ones[-1].right or "-")
         rows.append((row.path, first.what, left, right, *values))
     return table(rows, soft=(2, 3))
 
