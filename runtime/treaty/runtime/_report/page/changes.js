@@ -64,7 +64,9 @@ function drawChanges(data, tree) {
         ? " Both are of one declaration."
         : " The declaration changed."
       : "";
-  const heads = ["role", "leaves changed", "relative norm", "identical elements", "identical bits"];
+  const heads = ["role", "leaves changed", "relative norm", "identical elements", "identical bits"].map(
+    (text, index) => [index ? "number" : "", text],
+  );
   const rows = ROLES.map(role => [role, leaves.filter(leaf => leaf.role === role)])
     .filter(([, found]) => found.length)
     .map(one => changeRow(...one));
@@ -73,24 +75,7 @@ function drawChanges(data, tree) {
     {class: "card", "aria-labelledby": "changes"},
     make("h2", {id: "changes"}, "What changed"),
     make("p", {class: "summary"}, `${said}.${same}`),
-    make(
-      "div",
-      {class: "scrolls", tabindex: 0, role: "region", "aria-label": "Changes by role"},
-      make(
-        "table",
-        {},
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            heads.map((text, index) => make("th", {scope: "col", class: index ? "number" : ""}, text)),
-          ),
-        ),
-        make("tbody", {}, rows),
-      ),
-    ),
+    scrollingTable("Changes by role", {}, headRow(heads), make("tbody", {}, rows)),
     all.changed
       ? make(
           "button",

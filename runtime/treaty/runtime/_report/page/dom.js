@@ -15,6 +15,32 @@ function fill(element, attributes, children) {
 const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
+// Columns by class and name; one without a name has no heading.
+const headRow = columns =>
+  make(
+    "thead",
+    {},
+    make(
+      "tr",
+      {},
+      columns.map(([name, text]) => (text ? make("th", {class: name, scope: "col"}, text) : make("td", {class: name}))),
+    ),
+  );
+
+const scrollingTable = (label, attributes, ...parts) =>
+  make(
+    "div",
+    {class: "scrolls", tabindex: 0, role: "region", "aria-label": label},
+    make("table", attributes, ...parts),
+  );
+
+const definitions = (lines, attributes) =>
+  make(
+    "dl",
+    {class: "facts"},
+    lines.map(([name, value]) => [make("dt", {}, name), make("dd", attributes, value)]),
+  );
+
 function bytes(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let power = 0,

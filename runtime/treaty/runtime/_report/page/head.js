@@ -36,11 +36,7 @@ function facts(head) {
           : `, stored in ${bytes(head.stored_bytes)}`),
     ],
   ].filter(([, value]) => value !== null && value !== undefined);
-  const list = make(
-    "dl",
-    {class: "facts"},
-    rows.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value instanceof Node ? value : String(value))]),
-  );
+  const list = definitions(rows);
   const metadata =
     head.metadata && make("details", {}, make("summary", {}, "metadata"), make("pre", {}, head.metadata));
   return metadata ? [list, metadata] : [list];

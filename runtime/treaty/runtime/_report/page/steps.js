@@ -114,14 +114,11 @@ function stepsTable(steps, names) {
         ),
     );
   rows(RECENT);
-  const head = ["step", "verdict", "why", "size", ...names, "saved"].map((text, index) =>
-    make("th", {scope: "col", class: [1, 2].includes(index) ? "" : "number"}, text),
-  );
-  const table = make(
-    "div",
-    {class: "scrolls", tabindex: 0, role: "region", "aria-label": "Steps"},
-    make("table", {class: "steps"}, make("thead", {}, make("tr", {}, head)), body),
-  );
+  const heads = ["step", "verdict", "why", "size", ...names, "saved"].map((text, index) => [
+    [1, 2].includes(index) ? "" : "number",
+    text,
+  ]);
+  const table = scrollingTable("Steps", {class: "steps"}, headRow(heads), body);
   if (steps.length <= RECENT) return [table];
   const more = make(
     "button",

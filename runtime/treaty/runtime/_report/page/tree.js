@@ -95,17 +95,7 @@ class Tree {
     ];
     if (this.isCompared) columns.push(["c-change number", "change"]);
     columns.push(["c-copy", ""]);
-    return make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        columns.map(([name, text]) =>
-          text ? make("th", {class: name, scope: "col"}, text) : make("td", {class: name}),
-        ),
-      ),
-    );
+    return headRow(columns);
   }
 
   openFirst() {
