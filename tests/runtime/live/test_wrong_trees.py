@@ -34,6 +34,12 @@ class Sized:
 
 
 @state
+class Paired:
+    w: Float32[Array, "n"]
+    sizes: tuple[int, int] = field(static=True)
+
+
+@state
 class Titled:
     w: Float32[Array, "n"]
     title: str = field(static=True)
@@ -61,7 +67,7 @@ class ByName:
     leaves: dict[str, Leaf]
 
 
-for cls in (Rated, Sized, Titled, Scalars, Layers, Spread, ByName):
+for cls in (Rated, Sized, Paired, Titled, Scalars, Layers, Spread, ByName):
     load(cls)
 W = jnp.arange(3.0)
 
@@ -172,6 +178,11 @@ class TestStaticTuples:
             assert found.sizes == sizes
             assert to_live(found, Module(W + 1, (1,))).sizes == (1,)
         assert lines(from_live, Sized, Module(W, ("a",))) == ["expected int, got str 'a' at $.sizes[0] (tree)"]
+        assert from_live(Paired, Module(W, (1, 2))).sizes == (1, 2)
+        assert lines(from_live, Paired, Module(W, (1,))) == ["expected int, got nothing at $.sizes[1] (tree)"]
+        assert lines(from_live, Paired, Module(W, (1, 2, 3)))[0] == (
+            "expected no such key in a tuple of 2, got int 3 at $.sizes['2'] (tree)"
+        )
 
 
 def test_a_static_value_where_like_has_an_array() -> None:
