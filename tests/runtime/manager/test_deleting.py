@@ -73,6 +73,17 @@ def test_a_step_that_is_pinned_after_the_plan_was_made_stays(folder: Path) -> No
     assert names(folder) == ["1", "3"]
 
 
+def test_a_step_of_which_the_system_does_not_tell_whether_it_is_pinned_stays(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(folder)
+    (folder / ".treaty" / "pins").mkdir()
+    (folder / ".treaty" / "pins" / "1").symlink_to("1")
+    _local.LocalSteps(str(folder)).remove(StepName(0, 1))
+    assert names(folder) == ["1", "2", "3"]
+    assert f"step 1 of {folder} is not deleted: cannot remove {folder}/1: Too many levels" in caplog.text
+
+
 def test_a_step_that_holds_another_file_or_is_a_link_is_left_alone(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

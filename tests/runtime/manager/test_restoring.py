@@ -123,6 +123,31 @@ def test_a_step_that_the_disk_does_not_give_stands_in_nobodys_way(
     assert f"{folder}/4 is saved in full, not based on {folder}/3: cannot read " in caplog.text
 
 
+def test_a_step_of_which_the_system_does_not_tell_whether_it_is_there_counts_as_there(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (2, 3):
+        manifest = folder / str(step) / "treaty.json"
+        manifest.unlink()
+        manifest.symlink_to(manifest)  # stat says: too many levels of symbolic links
+    with pytest.raises(CorruptCheckpointError, match="Too many levels of symbolic links at .*3/treaty.json"):
+        restore(folder, Run)
+    manager = CheckpointManager(folder, Run, read_only=True)
+    assert manager.latest_step() == 3
+    assert bits(manager.restore()) == bits(run(1))
+    assert f"step 3 of {folder} is skipped" in caplog.text
+    shutil.rmtree(folder / "1")
+    with pytest.raises(CorruptCheckpointError, match="expected a whole step in "):
+        manager.restore()
+
+
+def test_a_path_of_which_the_system_does_not_tell_what_is_there_is_not_missing(tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to(tmp_path / "run")
+    with pytest.raises(StorageError, match="cannot read .*run: Too many levels of symbolic links") as raised:
+        restore(tmp_path / "run", Run)
+    assert not isinstance(raised.value, MissingCheckpointError)
+
+
 def test_that_all_is_damaged_is_not_that_nothing_is_there(folder: Path) -> None:
     for step in folder.glob("[0-9]*"):
         flip(step)

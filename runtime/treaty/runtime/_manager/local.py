@@ -14,6 +14,7 @@ from treaty.runtime._process.watching import log
 from treaty.runtime._storage.directories import make_directory, sync_directory
 from treaty.runtime._storage.files import write_pieces
 from treaty.runtime._storage.overtaken import mark
+from treaty.runtime._storage.paths import exists
 from treaty.runtime._storage.workspace import locked_directory
 from treaty.runtime.formats.directory.manifest import DATA, NAME
 from treaty.runtime.formats.directory.places import is_abandoned, place_of
@@ -128,7 +129,7 @@ class LocalSteps:
                 if others:
                     log.warning("step %s of %s is not deleted: it holds %s", name, self.where, others_shown(others))
                     return
-                aside = set_aside(place, str(place), lambda: not os.path.exists(self._pin(name)))
+                aside = set_aside(place, str(place), lambda: not exists(self._pin(name)))
                 if aside is not None:
                     delete_aside(aside)
                     log.info("step %s of %s is deleted", name, self.where)

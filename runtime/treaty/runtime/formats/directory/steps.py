@@ -4,7 +4,6 @@ Nothing but the commit of a step, its manifest, makes it one. Steps are ordered 
 the run was rolled back before, then by number. So what was saved last is the newest, whatever clocks say.
 """
 
-import errno
 import os
 import re
 import stat
@@ -88,8 +87,10 @@ def step_path(path: str, step: int) -> str:
 
 
 def _is_file(path: str) -> bool:
-    """One that the disk does not show, too: its reader says why. It must not seem that there never was one."""
+    """One of which the system does not tell, too: its reader says why. It must not seem that there never was one."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
-    except OSError as error:
-        return error.errno == errno.EIO
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
