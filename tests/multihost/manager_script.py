@@ -84,14 +84,16 @@ def a_signal_to_one_is_known_to_all() -> None:
         together("before the signal")
         if INDEX == 1:
             os.kill(os.getpid(), signal.SIGTERM)
-            manager._tell_signal()
-        together("after the signal")
-        decision = manager.save(2, spread(shared(2)))
-        assert str(decision) == "saved: the process is to end"
-        assert manager.preempted()
-        assert not manager.save(3, spread(shared(3)))
+        said: list[str] = []
+        while not said or not manager.preempted():
+            together("the next step")
+            step = 2 + len(said)
+            said.append(str(manager.save(step, spread(shared(step)))))
+        assert len(said) <= 2  # process 1 passes it on, maybe when process 0 has decided already
+        assert said[-1] == "saved: the process is to end"
+        assert not manager.save(9, spread(shared(9)))
     together("preempted")
-    assert CheckpointManager(FOLDER / "c", Train, read_only=True).all_steps() == [2]
+    assert CheckpointManager(FOLDER / "c", Train, read_only=True).all_steps() == [1 + len(said)]
 
 
 def what_fails_on_process_0_is_raised_by_all() -> None:

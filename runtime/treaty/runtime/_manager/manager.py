@@ -21,7 +21,7 @@ from treaty.runtime._errors import (
 from treaty.runtime._manager.decisions import Decision, cadence, checked_step, require_alike
 from treaty.runtime._manager.listing import Listing, StepVerdict, as_data, metrics_of
 from treaty.runtime._manager.places import steps_at
-from treaty.runtime._manager.preemption import SignalWatch, signals_of
+from treaty.runtime._manager.preemption import Preemption, signals_of
 from treaty.runtime._manager.retention import Candidate, Order, ranked, rules_of
 from treaty.runtime._process.background import SaveHandle
 from treaty.runtime._process.council import council
@@ -82,16 +82,13 @@ class CheckpointManager(Generic[_T]):
         self._tidied: Latch | None = None  # set when all that follows the last save is done
         self._writing: StepName | None = None
         self._last: StepName | None = None  # what this manager has restored or saved last
-        self._is_preempted = False
-        self._has_saved_for_it = False
         given = {"every": every, "every_s": every_s, **self._rules.as_data(), "on_preemption": signals}
         require_alike(self._council, {**given, "compress": compress, "read_only": read_only})
-        self._signals = SignalWatch(signals) if signals else None
+        self._preemption = Preemption(signals, self._council)
         try:
             self._council.agreed(self._open)
         except BaseException:
-            if self._signals is not None:
-                self._signals.close()
+            self._preemption.close()
             raise
 
     def __enter__(self) -> Self:
@@ -118,26 +115,28 @@ class CheckpointManager(Generic[_T]):
         self._require_writer()
         number, values = checked_step(step), metrics_of(metrics)
         by_number = self._cadence.by_number(number)
-        if not (force or by_number or self._cadence.asks_the_clock or self._signals):
+        self._preemption.save_is_called()
+        if not (force or by_number or self._cadence.asks_the_clock or self._preemption.is_watched):
             if self._council.index == 0:
                 self._steps.hold()
             if not self._council.is_shared:  # else not all would know yet
                 self._raise_failure(wait=False)
             return by_number
         started = time.perf_counter()
+        self._preemption.pass_on()
         found = self._council.agreed(partial(self._decided, number, by_number, force))
-        self._is_preempted = self._is_preempted or found["preempted"]
         if found["failed"]:
             self._raise_failure(wait=True)
             raise TreatyError(found["failed"])
         if found["name"] is None:
+            self._preemption.save_is_done(found["preempted"])
             return Decision(False, found["reason"])
-        self._has_saved_for_it = self._is_preempted
         note = {"step": number, "time": time.time(), "metrics": as_data(values)}
         # What is the same as in the newest step is linked to it.
         writing = Writing(metadata=metadata or {}, step=note, base=found["base"], compress=self._compress)
         self._begin(StepName(*found["name"]), state, writing)
         self._cadence.saved(time.perf_counter() - started)
+        self._preemption.save_is_done(found["preempted"])
         return Decision(True, found["reason"])
 
     def restore(self, step: int | None = None, **options: Unpack[RestoreOptions]) -> _T:
@@ -207,14 +206,12 @@ class CheckpointManager(Generic[_T]):
         return [verdict for _, verdict in self._listing.verdicts(self._rules)]
 
     def preempted(self) -> bool:
-        """Whether one of the signals of `on_preemption` came, to this process or to another of the program."""
-        if self._signals is None:
+        """Whether one of the signals of `on_preemption` came, to this process or to another of the program, and `save` has saved
+        for it; if `save` was not called since this was asked last, that one came is enough."""
+        if not self._preemption.is_watched:
             raise InvalidArgumentError("expected a manager with on_preemption=True, got one that notices no signals")
         self._require_own_process()
-        self._tell_signal()
-        if not self._is_preempted:
-            self._is_preempted = bool(self._council.agreed(self._is_noticed))
-        return self._is_preempted
+        return self._preemption.asked()
 
     def wait(self) -> None:
         """Until the last save is committed and what is not kept is deleted; raises what made it fail."""
@@ -231,8 +228,7 @@ class CheckpointManager(Generic[_T]):
             self.wait()
         finally:
             self._is_open = False
-            if self._signals is not None:
-                self._signals.close()
+            self._preemption.close()
             if not self._read_only and self._council.index == 0:
                 self._steps.give_back()
 
@@ -246,9 +242,9 @@ class CheckpointManager(Generic[_T]):
     def _decided(self, step: int, by_number: Decision, force: bool) -> dict[str, Any]:
         """On process 0: whether a step is saved, why, and under which name."""
         self._steps.hold()
-        self._tell_signal()
-        answer: dict[str, Any] = {"preempted": self._is_noticed(), "failed": "", "name": None}
-        decision = self._decision(by_number, force, answer["preempted"])
+        is_noticed = self._preemption.is_noticed()
+        answer: dict[str, Any] = {"preempted": is_noticed, "failed": "", "name": None}
+        decision = self._decision(by_number, force, self._preemption.wants_save(is_noticed))
         if decision or (self._handle is not None and self._handle.done()):
             answer["failed"] = self._failure()
         answer["reason"] = decision.reason
@@ -262,10 +258,10 @@ class CheckpointManager(Generic[_T]):
         self._steps.begin(name)
         return {**answer, "name": list(name), "base": None if newest is None else self._steps.path_of(newest)}
 
-    def _decision(self, by_number: Decision, force: bool, preempted: bool) -> Decision:
+    def _decision(self, by_number: Decision, force: bool, is_to_end: bool) -> Decision:
         if force:
             return Decision(True, "force=True")
-        if preempted and not self._has_saved_for_it:
+        if is_to_end:
             return Decision(True, "the process is to end")
         if by_number or not self._cadence.asks_the_clock:
             return by_number
@@ -345,14 +341,6 @@ class CheckpointManager(Generic[_T]):
         if found is None:
             raise MissingCheckpointError(f"expected step {step}, got none that was committed in {self._steps.where}")
         return found
-
-    def _tell_signal(self) -> None:
-        if self._signals is not None and self._signals.noticed is not None and self._council.index != 0:
-            self._council.notify()
-
-    def _is_noticed(self) -> bool:
-        mine = self._signals is not None and self._signals.noticed is not None
-        return mine or (self._signals is not None and self._council.is_noticed())
 
     def _failure(self) -> str:
         """What made the last save fail, in words; waits for its end."""
