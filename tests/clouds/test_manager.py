@@ -107,6 +107,34 @@ def test_a_second_writer_is_an_error_and_a_dead_one_of_this_machine_does_not_blo
     assert CheckpointManager(cloud.url, Run, read_only=True).all_steps() == [1, 2]
 
 
+def test_a_step_that_another_manager_cleared_away_while_it_was_written_is_not_committed(cloud: Cloud) -> None:
+    def taken_over() -> None:
+        _owner.release_name(json.loads(cloud.read(".treaty/lock"))["owner"])
+        CheckpointManager(cloud.url, Run).close()
+
+    first = CheckpointManager(cloud.url, Run)
+    cloud.faults.on(r"(PUT|POST) .*/1/data-.*/values\.msgpack", taken_over, times=1)
+    first.save(1, run(1))
+    with pytest.raises(TreatyError, match="got another save that finished meanwhile"):
+        first.close()
+    assert CheckpointManager(cloud.url, Run, read_only=True).all_steps() == []
+
+
+def test_a_step_that_is_pinned_while_it_is_deleted_stays(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run, keep_last=1) as manager:
+        manager.save(1, run(1))
+        manager.wait()
+        reader = CheckpointManager(cloud.url, Run, read_only=True)
+        cloud.faults.on(r"(PUT|POST) .*/1/treaty\.json", lambda: reader.pin(1), times=1)
+        manager.save(2, run(2))
+        manager.wait()
+        assert manager.all_steps() == [1, 2]
+        assert bits(reader.restore(1)) == bits(run(1))
+        reader.unpin(1)
+        manager.save(3, run(3))
+    assert cloud.names == {".treaty", "3"}
+
+
 def test_a_silent_manager_of_another_machine_is_taken_for_dead(elsewhere: Cloud) -> None:
     with CheckpointManager(elsewhere.url, Run) as manager:
         manager.save(1, run(1))

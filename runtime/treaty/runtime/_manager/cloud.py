@@ -17,7 +17,6 @@ from treaty.runtime._manager.lock import taken, who
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._process.watching import log
 from treaty.runtime.formats.directory import owner
-from treaty.runtime.formats.directory.manifest import REMOVED
 from treaty.runtime.formats.directory.remote import Remote
 from treaty.runtime.formats.directory.steps import HOME, NOTED, StepName, names_at, path_of, step_name
 from treaty.schema import TreatyError
@@ -75,7 +74,7 @@ class CloudSteps:
 
     def is_committed(self, name: StepName) -> bool:
         content = Remote(self.path_of(name)).manifest()
-        if content is None or content.startswith(REMOVED):
+        if content is None:
             return False
         self._read = {name: content}
         return True
@@ -116,18 +115,17 @@ class CloudSteps:
             return None
 
     def remove(self, name: StepName) -> None:
-        if name in self.pins():
-            return
         try:
-            Remote(self.path_of(name)).remove()
+            # Who pins later finds no step.
+            if not Remote(self.path_of(name)).remove(wanted=lambda: name not in self.pins()):
+                return
         except MissingCheckpointError:
             pass  # it is gone, which was wanted
         except TreatyError as error:  # another object lies there, or the store does not answer
             log.warning("step %s of %s is not deleted: %s", name, self.where, error)
             return
         log.info("step %s of %s is deleted", name, self.where)
-        self.unpin(name)
-        self._store.write(f"{NOTED}{name}", None)
+        self._forget(name)
 
     def clean(self, is_written: Callable[[StepName], bool]) -> None:
         """A save of another manager that goes on all the same cannot commit after this: it noted no mark."""
@@ -139,7 +137,11 @@ class CloudSteps:
             except TreatyError as error:
                 log.warning("step %s of %s is left as it is: %s", name, self.where, error)
             else:
-                self._store.write(f"{NOTED}{name}", None)
+                self._forget(name)
+
+    def _forget(self, name: StepName) -> None:
+        self.unpin(name)
+        self._store.write(f"{NOTED}{name}", None)
 
     def _content(self, key: str) -> bytes | None:
         found = self._store.read(key)

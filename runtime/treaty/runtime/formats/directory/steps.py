@@ -59,13 +59,7 @@ def path_of(path: str, name: StepName) -> str:
 def is_committed(path: str, name: StepName) -> bool:
     """Whether there is a manifest, which is put in place whole. What is in it, its reader finds out."""
     place = path_of(path, name)
-    if not path_or_url(path)[1]:
-        return _is_file(os.path.join(place, NAME))
-    from treaty.runtime.formats.directory.manifest import REMOVED
-    from treaty.runtime.formats.directory.remote import Remote
-
-    content = Remote(place).manifest()
-    return content is not None and not content.startswith(REMOVED)
+    return place_of(place).manifest() is not None if path_or_url(path)[1] else _is_file(os.path.join(place, NAME))
 
 
 def newest_step(path: str) -> str | None:
