@@ -1,24 +1,28 @@
 """A manager of steps in an object store does what one of a directory does."""
 
 import json
+import os
+import threading
 from typing import Any
 
 import pytest
 
 from tests.clouds.conftest import Cloud
-from tests.clouds.faults import Answer
+from tests.clouds.faults import Answer, Gone
 from tests.faults.states import Run, bits, run
 from tests.report.pages import data_of
 from treaty.runtime import CheckpointManager, InvalidArgumentError, TreatyError, inspect, report, restore, save
-from treaty.runtime._manager import cloud as _cloud
+from treaty.runtime._manager import lease as _lease
 from treaty.runtime.formats.directory import owner as _owner
+
+LOCK = r"(PUT|POST) .*/\.treaty/lock"
 
 
 @pytest.fixture
 def elsewhere(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """A lock that a manager of another machine has."""
-    monkeypatch.setattr(_cloud, "LEASE", 0.05)
-    monkeypatch.setattr(_cloud, "LOOK", 0.02)
+    monkeypatch.setattr(_lease, "LEASE", 0.05)
+    monkeypatch.setattr(_lease, "LOOK", 0.02)
     cloud.write(
         ".treaty/lock",
         json.dumps({"process": 7, "host": "other", "since": "1970", "owner": "data-0123456789abcdef"}).encode(),
@@ -100,7 +104,7 @@ def test_a_second_writer_is_an_error_and_a_dead_one_of_this_machine_does_not_blo
     _owner.release_name(said["owner"])  # as if its process had died
     with CheckpointManager(cloud.url, Run) as second:
         second.save(2, run(2))
-        with pytest.raises(TreatyError, match=r"expected the lock of .* as it was, got another manager's"):
+        with pytest.raises(TreatyError, match=r"expected to hold the lock of .*, got that of another manager or none"):
             first.save(3, run(3))
     first.close()
     assert ".treaty/lock" not in cloud.keys
@@ -155,15 +159,78 @@ def test_one_of_another_machine_that_renews_its_lock_is_alive(elsewhere: Cloud) 
         CheckpointManager(elsewhere.url, Run)
 
 
-def test_a_lock_is_renewed_by_the_calls_of_save(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cloud, "RENEW", 0.0)
-    with CheckpointManager(cloud.url, Run, every=10) as manager:
-        before = cloud.read(".treaty/lock")
-        for step in range(1, 12):
-            manager.save(step, run(step))
+@pytest.fixture
+def renewing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lease, "RENEW", 0.01)
+
+
+def renewed(cloud: Cloud) -> None:
+    """Return when the lock was written once more."""
+    before = cloud.read(".treaty/lock")
+    while cloud.read(".treaty/lock") == before:
+        pass
+
+
+@pytest.mark.usefixtures("renewing")
+def test_a_lock_is_renewed_while_a_save_or_a_restore_takes_its_time_and_when_nothing_is_called(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        renewed(cloud)
+        cloud.faults.on(r"(PUT|POST) .*/1/data-", lambda: renewed(cloud), times=1)
+        manager.save(1, run(1))
         manager.wait()
-        assert cloud.read(".treaty/lock") != before
-        assert manager.all_steps() == [10]
+        cloud.faults.on(r"GET .*/1/data-", lambda: renewed(cloud), times=1)
+        manager.restore()
+
+
+@pytest.mark.usefixtures("renewing")
+def test_a_renewal_that_fails_is_no_error_of_a_call_that_saves_nothing_and_is_tried_again(cloud: Cloud) -> None:
+    failed = threading.Event()
+    with CheckpointManager(cloud.url, Run, every=2) as manager:
+        cloud.faults.on(LOCK, failed.set, times=1)
+        cloud.faults.on(LOCK, Answer(403))
+        assert failed.wait(60)
+        assert not manager.save(1, run(1))
+        cloud.faults.clear()
+        renewed(cloud)
+        assert manager.save(2, run(2))
+
+
+@pytest.mark.usefixtures("renewing")
+def test_a_renewal_that_was_done_without_an_answer_leaves_the_lock_its_managers(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        cloud.faults.on(LOCK, Gone(is_done=True))
+        renewed(cloud)
+        cloud.faults.clear()
+        assert manager.save(1, run(1))
+        manager.wait()
+        renewed(cloud)
+    assert ".treaty/lock" not in cloud.keys
+
+
+def test_a_manager_that_lost_its_lock_deletes_nothing(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    with CheckpointManager(cloud.url, Run, keep_last=1) as manager:
+        manager.save(1, run(1))
+        manager.wait()
+        cloud.faults.on(r"(PUT|POST) .*/2/treaty\.json", lambda: cloud.write(".treaty/lock", b"{}"), skip=1, times=1)
+        manager.save(2, run(2))
+        manager.wait()
+        assert manager.all_steps() == [1, 2]
+        assert f"{cloud.url} could not be tidied up: expected to hold the lock" in caplog.text
+    assert cloud.read(".treaty/lock") == b"{}"
+
+
+@pytest.mark.skipif(_owner.started(os.getpid()) is None, reason="needs a system that tells when a process was started")
+def test_the_lock_of_a_dead_process_whose_number_is_used_again_does_not_block(cloud: Cloud) -> None:
+    other = os.getppid()
+    said: dict[str, Any] = {"process": other, "host": "here", "since": "1970"}
+    said["owner"] = f"data-{_owner._machine()}{other & 0xFFFFFF:06x}0000"
+    for started in ({}, {"started": _owner.started(other)}):
+        cloud.write(".treaty/lock", json.dumps({**said, **started}).encode())
+        with pytest.raises(InvalidArgumentError, match=f"of process {other} on here"):
+            CheckpointManager(cloud.url, Run)
+    cloud.write(".treaty/lock", json.dumps({**said, "started": 0}).encode())
+    CheckpointManager(cloud.url, Run).close()
+    assert ".treaty/lock" not in cloud.keys
 
 
 def test_a_store_that_does_not_answer_is_one_error_at_the_next_call(cloud: Cloud) -> None:

@@ -29,8 +29,8 @@ class Steps(Protocol):
     def take(self) -> None:
         """Become the one that writes, and remove what dead ones have left."""
 
-    def hold(self) -> None:
-        """Go on being the one that writes; called often."""
+    def check(self) -> None:
+        """That this still is the one that writes."""
 
     def give_back(self) -> None: ...
 

@@ -55,18 +55,17 @@ class LocalSteps:
             self.give_back()
             raise
 
-    def hold(self) -> None:
-        """Nothing has to be done for the system to keep the lock."""
-
     def give_back(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
 
-    def begin(self, name: StepName) -> None:
-        """Before a step is written: that this is still the place which was locked."""
+    def check(self) -> None:
         assert self._lock is not None
         self._lock.check()
+
+    def begin(self, name: StepName) -> None:
+        self.check()
 
     def names(self) -> list[StepName]:
         return names_at(self.path)

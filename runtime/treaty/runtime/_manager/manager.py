@@ -117,8 +117,6 @@ class CheckpointManager(Generic[_T]):
         by_number = self._cadence.by_number(number)
         self._preemption.save_is_called()
         if not (force or by_number or self._cadence.asks_the_clock or self._preemption.is_watched):
-            if self._council.index == 0:
-                self._steps.hold()
             if not self._council.is_shared:  # else not all would know yet
                 self._raise_failure(wait=False)
             return by_number
@@ -241,7 +239,6 @@ class CheckpointManager(Generic[_T]):
 
     def _decided(self, step: int, by_number: Decision, force: bool) -> dict[str, Any]:
         """On process 0: whether a step is saved, why, and under which name."""
-        self._steps.hold()
         is_noticed = self._preemption.is_noticed()
         answer: dict[str, Any] = {"preempted": is_noticed, "failed": "", "name": None}
         decision = self._decision(by_number, force, self._preemption.wants_save(is_noticed))
@@ -295,7 +292,9 @@ class CheckpointManager(Generic[_T]):
     def _delete_what_goes(self) -> None:
         for name, verdict in self._listing.verdicts(self._rules):
             if not verdict.kept and name != self._writing:
+                self._steps.check()  # who has lost the lock decides nothing any more
                 self._steps.remove(name)
+        self._steps.check()
         self._steps.clean(lambda name: name == self._writing)
 
     def _newest_whole(self, options: RestoreOptions) -> _T:

@@ -176,14 +176,6 @@ class Remote:
         )
         return stamp
 
-    def begin_write(self, name: str, value: bytes, if_equal: bytes) -> Any:
-        """A conditional write that nobody waits for yet."""
-        return self._store.write(name, value, if_equal=if_equal)
-
-    def ended(self, write: Any, name: str) -> ts.KvStore.TimestampedStorageGeneration:
-        stamp: ts.KvStore.TimestampedStorageGeneration = wait_for(write, f"write {self.where}/{name}")
-        return stamp
-
     def keys(self, prefix: str) -> list[str]:
         """The names of all that lies under a prefix."""
         keys = wait_for(self._store.list(_under(prefix)), f"list {self.where}/{prefix}")
