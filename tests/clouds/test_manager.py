@@ -63,6 +63,37 @@ def test_listing_reads_no_name_of_a_chunk(cloud: Cloud) -> None:
     assert not any("data-" in request for request in cloud.faults.requests)
 
 
+def test_a_save_asks_for_each_step_that_rules_could_delete_once_and_without_rules_for_none(cloud: Cloud) -> None:
+    def asked(step: int) -> int:
+        return sum(f"/{step}/treaty.json" in one or f"%2F{step}%2Ftreaty.json" in one for one in cloud.faults.requests)
+
+    for rules, count in (({}, 0), ({"keep_last": 9}, 1)):
+        with CheckpointManager(cloud.url, Run, **dict[str, Any](rules)) as manager:
+            first = 1 + (manager.latest_step() or 0)
+            for step in range(first, first + 3):
+                manager.save(step, run(step))
+            manager.wait()
+            cloud.faults.clear()
+            manager.save(first + 3, run(first + 3))
+            manager.wait()
+            assert [asked(step) for step in range(1, first + 2)] == [count] * (first + 1)
+
+
+def test_a_step_that_may_not_be_read_is_left_and_keeps_no_other(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        for step in (1, 2, 3):
+            manager.save(step, run(step))
+    cloud.faults.on(r"(GET|HEAD) .*/2/treaty\.json", Answer(403))
+    with CheckpointManager(cloud.url, Run, keep_last=1) as manager:
+        manager.save(4, run(4))
+        manager.wait()
+        assert [(one.step, one.why) for one in manager.plan()] == [
+            (2, "cannot be read, and left as it is"),
+            (4, "newest, keep_last=1"),
+        ]
+    assert cloud.names == {".treaty", "2", "4"}
+
+
 def test_a_step_that_was_never_finished_is_none_and_the_next_manager_removes_it(cloud: Cloud) -> None:
     with CheckpointManager(cloud.url, Run) as manager:
         for step in (1, 2, 3):

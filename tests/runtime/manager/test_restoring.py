@@ -28,7 +28,8 @@ from treaty.runtime import (
     save,
     verify,
 )
-from treaty.runtime._manager import manager as _manager
+from treaty.runtime._manager import restoring as _restoring
+from treaty.runtime._manager.overview import noted
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_a_reader_whose_step_is_deleted_while_it_reads_takes_the_one_that_came_i
                 writer.wait()
             return restore(path, *args, **options)
 
-        monkeypatch.setattr(_manager, "restore", overtaken)
+        monkeypatch.setattr(_restoring, "restore", overtaken)
         reader = CheckpointManager(folder, Run, read_only=True)
         assert bits(reader.restore()) == bits(run(4))
         assert reader.restored_step == 4
@@ -174,10 +175,10 @@ def test_a_disk_that_does_not_answer_is_no_reason_either_but_one_that_is_broken_
         return fail
 
     manager = CheckpointManager(folder, Run, read_only=True)
-    monkeypatch.setattr(_manager, "restore", failing(errno.EACCES))
+    monkeypatch.setattr(_restoring, "restore", failing(errno.EACCES))
     with pytest.raises(PermissionError):
         manager.restore()
-    monkeypatch.setattr(_manager, "restore", failing(errno.EIO))
+    monkeypatch.setattr(_restoring, "restore", failing(errno.EIO))
     assert bits(manager.restore()) == bits(run(2))
 
 
@@ -193,6 +194,23 @@ def test_a_step_that_is_not_there_is_an_error(folder: Path) -> None:
         manager.restore(7)
     with pytest.raises(MissingCheckpointError, match="expected step 7"):
         manager.metrics(7)
+
+
+def test_the_metrics_of_a_damaged_step_are_an_error(folder: Path) -> None:
+    cut(folder / "3")
+    manager = CheckpointManager(folder, Run, read_only=True)
+    with pytest.raises(
+        CorruptCheckpointError, match=r"expected the metrics of step 3, got a damaged manifest at .*run/3"
+    ):
+        manager.metrics(3)
+
+
+def test_a_path_under_the_root_is_not_taken_for_one_of_the_present_directory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert noted("3") is not None
+    assert noted("/3") is None
 
 
 def test_options_of_restore_and_dims_are_passed_on(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError
 from treaty.runtime._manager.lease import Lease
+from treaty.runtime._manager.steps import Steps
 from treaty.runtime._process.watching import log
 from treaty.runtime.formats.directory.remote import Remote
-from treaty.runtime.formats.directory.steps import HOME, NOTED, StepName, names_at, path_of, step_name
+from treaty.runtime.formats.directory.steps import HOME, NOTED, StepName, step_name
 from treaty.schema import TreatyError
 
 _PINS: Final = f"{HOME}/pins/"
@@ -20,62 +21,42 @@ _RULES: Final = f"{HOME}/rules.json"
 _NOTE: Final = b"{}\n"
 
 
-class CloudSteps:
+class CloudSteps(Steps):
     """What a manager does with a prefix of an object store."""
 
     def __init__(self, url: str) -> None:
-        self.where = url.rstrip("/")
+        super().__init__(url.rstrip("/"), url.rstrip("/"))
         self._store = Remote(self.where)
-        self._lock: Lease | None = None
-        self._read: dict[StepName, bytes] = {}  # manifests that were just looked at, for who reads them next
+        self._marks: dict[StepName, bytes] = {}  # of manifests, as they were seen last
+        self._read: dict[StepName, bytes] = {}  # a manifest that was just looked at, for who reads it next
 
     def check_place(self) -> None:
         if self._store.manifest() is not None:
             raise InvalidArgumentError(f"expected a prefix of steps, got one checkpoint at {self.where}")
 
-    def take(self) -> None:
-        self._lock = Lease(self._store)
-        try:
-            self.clean(lambda _: False)
-        except BaseException:
-            self.give_back()
-            raise
-
-    def give_back(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
-
-    def check(self) -> None:
-        assert self._lock is not None
-        self._lock.check()
+    def _locked(self) -> Lease:
+        return Lease(self._store)
 
     def begin(self, name: StepName) -> None:
-        self.check()
+        super().begin(name)
         self._store.write(f"{NOTED}{name}", _NOTE)
 
-    def names(self) -> list[StepName]:
-        return names_at(self.where)
-
-    def path_of(self, name: StepName) -> str:
-        return path_of(self.where, name)
-
     def is_committed(self, name: StepName) -> bool:
-        content = Remote(self.path_of(name)).manifest()
-        if content is None:
-            return False
-        self._read = {name: content}
-        return True
+        return self.mark(name) is not None
+
+    def mark(self, name: StepName) -> object:
+        """One that is as it was is not sent again."""
+        known = self._marks.pop(name, None)
+        found, content = Remote(self.path_of(name)).changed(known)
+        if content is not None:
+            self._read = {name: content}
+        if found is not None:
+            self._marks[name] = found
+        return found
 
     def manifest(self, name: StepName) -> bytes | None:
         seen = self._read.pop(name, None)
         return Remote(self.path_of(name)).manifest() if seen is None else seen
-
-    def mark(self, name: StepName) -> object:
-        return None
-
-    def protected(self, name: StepName) -> str:
-        return ""
 
     def pins(self) -> set[StepName]:
         found = (step_name(key.removeprefix(_PINS)) for key in self._store.keys(_PINS))
@@ -118,9 +99,11 @@ class CloudSteps:
     def clean(self, is_written: Callable[[StepName], bool]) -> None:
         """A save of another manager that goes on all the same cannot commit after this: it noted no mark."""
         for name in self.names():
-            if is_written(name) or self.is_committed(name):
+            if is_written(name) or name in self._marks:
                 continue
             try:
+                if self.is_committed(name):
+                    continue
                 Remote(self.path_of(name)).remove(is_committed=False)
             except TreatyError as error:
                 log.warning("step %s of %s is left as it is: %s", name, self.where, error)

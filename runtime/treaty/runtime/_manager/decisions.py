@@ -39,22 +39,16 @@ class Cadence:
     share: float | None
     _since: float
     _cost: float | None = None  # of the last save, for who calls
-    _lasted: float = 0.0  # seconds of it, with what was done in the background
+    _lasted: float = 0.0  # seconds of it, with what was done in the background; infinite until it has ended
 
     @property
     def asks_the_clock(self) -> bool:
         return self.every_s is not None or self.share is not None
 
-    @property
-    def is_always(self) -> bool:
-        return self.every is None and not self.asks_the_clock
-
     def by_number(self, step: int) -> Decision:
         """What the number of a step alone decides."""
-        if self.is_always:
-            return Decision(True, "every step is saved")
         if self.every is None:
-            return Decision(False, "it is not time yet")
+            return Decision(not self.asks_the_clock, "every step is saved")
         if step % self.every == 0:
             return Decision(True, f"step {step} is a multiple of every={self.every}")
         return Decision(False, f"step {step} is no multiple of every={self.every}")
@@ -65,12 +59,17 @@ class Cadence:
             what = f"{passed:.1f} s since the last save, every_s={self.every_s:g}"
             return Decision(passed >= self.every_s, what)
         assert self.share is not None
+        if self._lasted == math.inf:
+            return Decision(False, "the save before it has not ended")
         if self._cost is None:
             return Decision(True, "the first save, to know what it costs")
         wanted = max(self._cost / self.share, self._lasted)
         return Decision(
             passed >= wanted, f"{passed:.1f} s since the last save, {wanted:.1f} s for {self.share:.3g} of the time"
         )
+
+    def begins(self) -> None:
+        self._lasted = math.inf
 
     def saved(self, cost: float) -> None:
         """A save has begun, and the caller waited for so many seconds."""

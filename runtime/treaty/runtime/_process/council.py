@@ -28,8 +28,8 @@ class Council(Protocol):
     def agreed(self, decide: Callable[[], Any]) -> Any:
         """What process 0 decides, as JSON; what it raises, all raise."""
 
-    def problems(self, mine: str | None) -> Mapping[int, str]:
-        """What each process says went wrong; the same on all."""
+    def problems(self, mine: Any) -> Mapping[int, Any]:
+        """What each process says went wrong, as JSON; the same on all."""
 
     def notify(self) -> None:
         """Let process 0 know that this one has noticed something, once and for all."""
@@ -51,7 +51,7 @@ class OneProcess:
     def agreed(self, decide: Callable[[], Any]) -> Any:
         return decide()
 
-    def problems(self, mine: str | None) -> Mapping[int, str]:
+    def problems(self, mine: Any) -> Mapping[int, Any]:
         return {} if mine is None else {0: mine}
 
     def notify(self) -> None:
@@ -97,16 +97,16 @@ class SeveralProcesses:
             raise TreatyError(found["error"])
         return found["answer"]
 
-    def problems(self, mine: str | None) -> Mapping[int, str]:
+    def problems(self, mine: Any) -> Mapping[int, Any]:
         key = self._next()
         if self.index != 0:
             self._set(f"{key}/{self.index}", {"problem": mine})
             found = self._wait(f"{key}/all", 0)
         else:
             said = {peer: self._wait(f"{key}/{peer}", peer)["problem"] for peer in range(1, self._count)}
-            found = {peer: text for peer, text in {0: mine, **said}.items() if text is not None}
+            found = {peer: problem for peer, problem in {0: mine, **said}.items() if problem is not None}
             self._set(f"{key}/all", found)
-        return {int(peer): text for peer, text in found.items()}
+        return {int(peer): problem for peer, problem in found.items()}
 
     def notify(self) -> None:
         key = f"{self._prefix}/noticed/{self.index}"

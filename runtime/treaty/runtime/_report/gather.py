@@ -130,7 +130,7 @@ def _compared(opened: list[Opened], max_bytes: int, progress: bool | None) -> Da
 def _head(opened: Opened) -> Data:
     source, schema = opened.source, opened.source.schema
     is_known = schema is not None and schema.root != _MADE_UP
-    note = noted(source.where)
+    number, note = noted(source.where) or (None, None)
     step = opened.leaves.get(("step",))
     return {
         "path": source.where,
@@ -138,7 +138,7 @@ def _head(opened: Opened) -> Data:
         "class": schema.root_class.symbol if schema is not None and is_known else None,
         "digest": schema.digest if schema is not None and is_known else source.digest,
         "revision": source.revisions.get(schema.root_class.symbol) if schema is not None else None,
-        "step": note.step if note is not None else _whole(step),
+        "step": _whole(step) if number is None else number,
         "time": None if note is None else _moment(note.time),
         "metrics": {} if note is None else as_data(note.metrics),
         "metadata": json.dumps(dict(source.metadata), indent=2, default=str) if source.metadata else None,

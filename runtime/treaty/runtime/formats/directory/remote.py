@@ -54,11 +54,18 @@ class Remote:
         self._is_sent = False
 
     def manifest(self) -> bytes | None:
-        found = self.read(NAME)
-        if found.state == "value":
-            return None if _is_mark(found) else bytes(found.value)
-        self.keys(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
-        return None
+        return self.changed(None)[1]
+
+    def changed(self, known: bytes | None) -> tuple[bytes | None, bytes | None]:
+        """The generation of the manifest, and its content unless that is of the known generation; None where there is none."""
+        found: ts.KvStore.ReadResult = wait_for(self._store.read(NAME, if_not_equal=known), f"read {self.where}/{NAME}")
+        if found.state == "unspecified":
+            return known, None
+        if found.state == "missing":
+            self.keys(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
+        if found.state == "missing" or _is_mark(found):
+            return None, None
+        return found.stamp.generation, bytes(found.value)
 
     def begin(self) -> str:
         self._note()
