@@ -95,17 +95,28 @@ def test_a_share_of_the_time_follows_from_what_a_save_costs(clock: Clock) -> Non
     one = _decisions.cadence(None, "2%")
     assert one.by_clock().reason == "the first save, to know what it costs"
     one.saved(cost=0.5)
-    one.lasted(10)
+    one.ended(0, 10)
     clock.now += 24.9
     assert not one.by_clock()
     clock.now += 0.2
     assert one.by_clock()
     one.saved(cost=0.5)
-    one.lasted(70)  # in the background: the next one would have to wait for it
+    one.ended(0, 70)  # in the background: the next one would have to wait for it
     clock.now += 69.9
     assert not one.by_clock()
     clock.now += 0.2
     assert str(one.by_clock()) == "saved: 70.1 s since the last save, 70.0 s for 0.02 of the time"
+
+
+def test_a_save_that_says_late_that_it_has_ended_is_not_taken_for_the_next_one(clock: Clock) -> None:
+    one = _decisions.cadence(None, "2%")
+    one.begins(1)
+    one.begins(2)
+    one.ended(1, 10)
+    clock.now += 1e6
+    assert not one.by_clock()
+    one.ended(2, 10)
+    assert one.by_clock()
 
 
 def test_a_share_of_the_time_never_saves_before_the_last_save_has_ended(

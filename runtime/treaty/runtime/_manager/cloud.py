@@ -111,6 +111,7 @@ class CloudSteps(Steps):
                 self._forget(name)
 
     def _forget(self, name: StepName) -> None:
+        self._marks.pop(name, None)
         self.unpin(name)
         self._store.write(f"{NOTED}{name}", None)
 

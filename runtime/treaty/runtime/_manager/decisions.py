@@ -39,7 +39,8 @@ class Cadence:
     share: float | None
     _since: float
     _cost: float | None = None  # of the last save, for who calls
-    _lasted: float = 0.0  # seconds of it, with what was done in the background; infinite until it has ended
+    _lasted: float = 0.0  # seconds of one that has ended, with what was done in the background
+    _under_way: float | None = None  # when the one began that has not ended
 
     @property
     def asks_the_clock(self) -> bool:
@@ -59,7 +60,7 @@ class Cadence:
             what = f"{passed:.1f} s since the last save, every_s={self.every_s:g}"
             return Decision(passed >= self.every_s, what)
         assert self.share is not None
-        if self._lasted == math.inf:
+        if self._under_way is not None:
             return Decision(False, "the save before it has not ended")
         if self._cost is None:
             return Decision(True, "the first save, to know what it costs")
@@ -68,17 +69,19 @@ class Cadence:
             passed >= wanted, f"{passed:.1f} s since the last save, {wanted:.1f} s for {self.share:.3g} of the time"
         )
 
-    def begins(self) -> None:
-        self._lasted = math.inf
+    def begins(self, began: float) -> None:
+        self._under_way = began
 
     def saved(self, cost: float) -> None:
         """A save has begun, and the caller waited for so many seconds."""
         self._since = time.monotonic()
         self._cost = cost
 
-    def lasted(self, seconds: float) -> None:
-        """The save has ended, after so many seconds."""
+    def ended(self, began: float, seconds: float) -> None:
+        """The save that began then took so long. Its thread may say so when the next one has begun."""
         self._lasted = seconds
+        if self._under_way == began:
+            self._under_way = None
 
 
 def cadence(every: object, every_s: object) -> Cadence:

@@ -263,18 +263,18 @@ class CheckpointManager(Generic[_T]):
         tidied, began = Latch(), time.perf_counter()
         writing = writing._replace(then=partial(self._after, began, self._council.turn_over(), tidied))
         place = self._steps.path_of(name)
-        self._cadence.begins()
+        self._cadence.begins(began)
         try:
             self._handle = save_later(FORMATS[DEFAULT], place, state, self._cls, writing, self._timeout)
         except BaseException:
-            self._cadence.lasted(0.0)
+            self._cadence.ended(began, 0.0)
             raise
         self._tidied = tidied
         self._before, self._last = self._last, name
 
     def _after(self, began: float, group: int, tidied: Latch, error: BaseException | None) -> None:
         """In the thread of a save that has ended."""
-        self._cadence.lasted(time.perf_counter() - began)
+        self._cadence.ended(began, time.perf_counter() - began)
         if error is None and self._council.index == 0:
             self._tidying.after(group, tidied)
         else:

@@ -16,8 +16,8 @@ class Repeating:
         self._seconds = seconds
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        _running.add(self)
         self._thread.start()
+        _running.add(self)
 
     def end(self) -> None:
         """Return when nothing of it is under way."""
