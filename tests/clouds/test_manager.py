@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -15,6 +17,22 @@ from treaty.runtime import CheckpointManager, InvalidArgumentError, TreatyError,
 from treaty.runtime._manager import lease as _lease
 from treaty.runtime.formats.directory import owner as _owner
 
+ENDS = """
+import atexit, os, sys, warnings
+from tests.faults.states import Run, run
+from treaty.runtime import CheckpointManager
+from treaty.runtime._manager import lease
+lease.RENEW = 0.001
+manager = CheckpointManager(sys.argv[1], Run)
+manager.save(1, run(1))
+manager.wait()
+warnings.simplefilter("ignore")  # that forking with threads is dangerous
+child = os.fork()
+if child == 0:
+    atexit._run_exitfuncs()
+    os._exit(0)  # what TensorStore does when a fork ends is another matter
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 LOCK = r"(PUT|POST) .*/\.treaty/lock"
 
 
@@ -211,6 +229,15 @@ def test_a_lock_is_renewed_while_a_save_or_a_restore_takes_its_time_and_when_not
         manager.wait()
         cloud.faults.on(r"GET .*/1/data-", lambda: renewed(cloud), times=1)
         manager.restore()
+
+
+@pytest.mark.parametrize("cloud", ["s3"], indirect=True)
+def test_a_program_that_ends_without_closing_its_manager_ends(cloud: Cloud) -> None:
+    line = [sys.executable, "-c", ENDS, cloud.url]
+    done = subprocess.run(line, capture_output=True, text=True, env=dict(os.environ), timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "child 0\n"), done.stderr
+    with CheckpointManager(cloud.url, Run) as manager:  # its lock is a dead one's
+        assert manager.all_steps() == [1]
 
 
 @pytest.mark.usefixtures("renewing")
