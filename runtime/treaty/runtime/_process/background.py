@@ -11,8 +11,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from typing import TypeAlias
 
 from treaty.runtime._process.uninterrupted import Latch, uninterrupted
+
+Then: TypeAlias = Callable[[BaseException | None], None]  # with what made the save fail
 
 _last: "SaveHandle | None" = None
 _unseen: "list[SaveHandle]" = []  # failed, and nobody asked for the result
@@ -22,9 +25,7 @@ _lock = threading.Lock()  # for these two, never while something is waited for
 class SaveHandle:
     """A save under way. A failure that nobody asks for is told on standard error when the interpreter exits."""
 
-    def __init__(
-        self, where: str, work: Callable[[], None] | None = None, then: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, where: str, work: Callable[[], None] | None = None, then: "Then | None" = None) -> None:
         self.where = where
         self._work = work
         self._then = then  # what this thread does when the save has ended, and nobody waits for it
@@ -67,7 +68,7 @@ class SaveHandle:
         finally:
             self._finished.set()
         if self._then is not None:
-            self._then()
+            self._then(self._error)
 
 
 def wait_for_earlier() -> None:
@@ -78,7 +79,7 @@ def wait_for_earlier() -> None:
 
 
 @uninterrupted
-def begin(where: str, work: Callable[[], None], then: Callable[[], None] | None = None) -> SaveHandle:
+def begin(where: str, work: Callable[[], None], then: Then | None = None) -> SaveHandle:
     """Start a save, after the last one that another thread may have started meanwhile."""
     global _last
     handle = SaveHandle(where, work, then)

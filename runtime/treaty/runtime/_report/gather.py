@@ -132,7 +132,7 @@ def _compared(opened: list[Opened], max_bytes: int, progress: bool | None) -> Da
 def _head(opened: Opened) -> Data:
     source, schema = opened.source, opened.source.schema
     is_known = schema is not None and schema.root != _MADE_UP
-    note = noted(source.where)
+    saved_as, note = noted(source.where) or (None, None)
     step = opened.leaves.get(("step",))
     return {
         "path": source.where,
@@ -140,7 +140,7 @@ def _head(opened: Opened) -> Data:
         "class": schema.root_class.symbol if schema is not None and is_known else None,
         "digest": schema.digest if schema is not None and is_known else source.digest,
         "revision": source.revisions.get(schema.root_class.symbol) if schema is not None else None,
-        "step": number(note.step) if note is not None else _whole(step),
+        "step": _whole(step) if saved_as is None else number(saved_as),
         "time": None if note is None else _moment(note.time),
         "metrics": {} if note is None else as_data(note.metrics),
         "metadata": json.dumps(dict(source.metadata), indent=2, default=str) if source.metadata else None,
