@@ -151,3 +151,34 @@ def test_restored_values_are_pytrees_like_the_template() -> None:
     restored = from_state_dict(outer({"x": [1]}), to_state_dict(outer({"x": [2]})))
     one: Any = jax.tree.structure(restored)
     assert one == jax.tree.structure(outer({"x": [1]}))
+
+
+@state
+class Pair:
+    pair: tuple[Float32[Array, ""], Float32[Array, ""]]
+    many: Annotated[list[Options], Dims(None)]
+    rest: Any = None
+
+
+load(Pair)
+
+
+def pair(count: int = 1, rest: Any = None) -> Pair:
+    return Pair(pair=(jnp.float32(1), jnp.float32(2)), many=[options() for _ in range(count)], rest=rest)
+
+
+def test_a_stored_tuple_of_more_items_is_told_and_not_cut() -> None:
+    stored = to_state_dict(pair())
+    stored["pair"]["2"] = jnp.float32(3)
+    with pytest.raises(StateMismatchError) as caught:
+        from_state_dict(pair(), stored)
+    assert str(caught.value) == "expected no such key in a tuple of 2, got float32[] at $.pair['2']"
+
+
+def test_a_template_with_another_number_of_items_is_told() -> None:
+    for in_template, in_state in ((2, 1), (1, 2)):
+        with pytest.raises(StateMismatchError) as caught:
+            from_state_dict(pair(in_template), to_state_dict(pair(in_state)))
+        assert str(caught.value) == (
+            f"expected {in_template} items as in the template, got {in_state} items at $.many"
+        )

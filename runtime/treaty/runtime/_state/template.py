@@ -1,6 +1,5 @@
 """Restoring into a template instance: its shapes must match, and its containers give form to untyped subtrees."""
 
-from collections.abc import Mapping
 from typing import Any, assert_never
 
 import jax
@@ -79,11 +78,13 @@ class _Filler:
             return state
         if isinstance(type, ir.Node):
             return self.cls(self.schema[type.cls], state, template)
-        if isinstance(type, ir.Sequence):
-            return {key: self.type(type.item, state.get(key), one) for key, one in _numbered(template, state)}
-        if isinstance(type, ir.Tuple):
-            pairs = zip(type.items, _numbered(template, state), strict=False)
-            return {key: self.type(item, state.get(key), one) for item, (key, one) in pairs}
+        if isinstance(type, (ir.Sequence, ir.Tuple)):
+            items = type.items if isinstance(type, ir.Tuple) else (type.item,) * len(state)
+            keys = [str(index) for index in range(len(items))]
+            if len(template) != len(keys) or state.keys() != set(keys):
+                return state  # as it is: `explain` tells how the two differ
+            pairs = zip(keys, items, template, strict=True)
+            return {key: self.type(item, state[key], one) for key, item, one in pairs}
         if isinstance(type, ir.Dict):
             if {str(key) for key in template} != set(state):
                 return state
@@ -91,10 +92,3 @@ class _Filler:
         if isinstance(type, (ir.Array, ir.Key, ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Partial)):
             return state
         assert_never(type)
-
-
-def _numbered(template: Any, state: Mapping[Any, Any]) -> list[tuple[str, Any]]:
-    """Template items by key, when the state has as many; otherwise each its own, for `explain` to report."""
-    if set(state) == {str(index) for index in range(len(template))}:
-        return [(str(index), one) for index, one in enumerate(template)]
-    return [(key, None) for key in state]
