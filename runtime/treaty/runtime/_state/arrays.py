@@ -173,14 +173,14 @@ def write_key(key: jax.Array) -> KeyState:
         raise Misfit
     is_abstract = isinstance(key, jax.ShapeDtypeStruct)
     data = jax.eval_shape(jax.random.key_data, key) if is_abstract else jax.random.key_data(key)
-    return {"impl": str(_impl_of(key)), "data": data}
+    return {"impl": impl_of(key), "data": data}
 
 
 def outline_key(key: Any) -> Any:
     """What `write_key` would make of a key, by its attributes alone; another value as it is."""
     if not is_key(key):
         return key
-    impl, struct = str(_impl_of(key)), cast(Any, jax.ShapeDtypeStruct)
+    impl, struct = impl_of(key), cast(Any, jax.ShapeDtypeStruct)
     return {"impl": impl, "data": struct((*key.shape, KEY_IMPLS.get(impl, 0)), _uint32)}
 
 
@@ -202,10 +202,11 @@ def key_dtype(impl: str | None) -> Any:
     return jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
 
 
-def _impl_of(key: Any) -> Any:
+def impl_of(key: Any) -> str:
+    """The name of a key's implementation."""
     if isinstance(key, jax.ShapeDtypeStruct):
-        return next((impl for impl in KEY_IMPLS if key_dtype(impl) == key.dtype), key.dtype)
-    return jax.random.key_impl(key)
+        return next((impl for impl in KEY_IMPLS if key_dtype(impl) == key.dtype), str(key.dtype))
+    return str(jax.random.key_impl(key))
 
 
 def _wrap(impl: str) -> Callable[[Any], jax.Array]:

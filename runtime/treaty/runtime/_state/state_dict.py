@@ -175,6 +175,7 @@ def _error(codec: Codec[Any], state: Any, dims: Mapping[str, int | None], templa
 
 def _other_structure(obj: Any, target: Any) -> Mismatch:
     """What a schema does not say: the static fields of a class of another library, a container in an untyped subtree."""
-    told = templates.difference(jax.tree.structure(obj), jax.tree.structure(target))
+    structures = (jax.tree.structure(templates.plain_dicts(one)) for one in (obj, target))
+    told = templates.difference(*structures)
     expected, got = told or ("leaves of the shapes", "others")
     return Mismatch(f"{expected} as in the template", got, ())

@@ -1,5 +1,6 @@
 """Restoring into a template instance: its shapes must match, and its containers give form to untyped subtrees."""
 
+from collections import OrderedDict
 from typing import Any, assert_never
 
 import jax
@@ -15,10 +16,21 @@ def same_shapes(obj: Any, template: Any) -> bool:
     """Whether two instances have one structure, equal static fields, and leaves of one shape."""
     leaves, tree = jax.tree.flatten(obj)
     expected, expected_tree = jax.tree.flatten(template)
+    if tree != expected_tree:
+        (leaves, tree), (expected, expected_tree) = (jax.tree.flatten(plain_dicts(one)) for one in (obj, template))
     return difference(tree, expected_tree) is None and all(
         getattr(leaf, "shape", None) == getattr(want, "shape", None)
         for leaf, want in zip(leaves, expected, strict=True)
     )
+
+
+def plain_dicts(tree: Any) -> Any:
+    """The tree with a dict in place of each OrderedDict: a field of a dict takes either, and gives back the one."""
+
+    def plain(one: Any) -> Any:
+        return {key: plain_dicts(value) for key, value in one.items()} if isinstance(one, OrderedDict) else one
+
+    return jax.tree.map(plain, tree, is_leaf=lambda one: isinstance(one, OrderedDict))
 
 
 def difference(tree: Any, expected: Any) -> tuple[str, str] | None:

@@ -1,9 +1,13 @@
 """Subtrees declared Any or PyTree: stored as Flax would store them, and not checked."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from treaty.runtime._state import alike
+from treaty.runtime._state.arrays import Misfit, impl_of, is_key, keep_on_host, read_key, write_key
 from treaty.runtime._state.registry import codec_of_instance
 from treaty.schema import TreatyError
 from treaty.schema._declare import state_options
@@ -24,7 +28,8 @@ def write_untyped(value: Any) -> Any:
         return {str(index): write_untyped(one) for index, one in enumerate(value)}
     if state_options(type(value)) is not None:
         return codec_of_instance(value).write(value)
-    return value
+    dtype = getattr(value, "dtype", None)
+    return value if dtype is None or isinstance(dtype, np.dtype) or not is_key(value) else write_key(value)
 
 
 def read_untyped(state: Any) -> Any:
@@ -36,13 +41,24 @@ def like_template(template: Any, state: Any, restore: Restore) -> Any:
     """The subtree in the template's containers and state classes; where the two differ in structure, the state as it is."""
     if not isinstance(state, Mapping):
         return state
+    if is_key(template):
+        return _key_like(template, state)
     if state_options(type(template)) is not None:
         return restore(template, state)
     if isinstance(template, dict) and {str(key) for key in template} == set(state):
-        return {key: like_template(one, state[str(key)], restore) for key, one in template.items()}
+        filled = copy(template)  # an OrderedDict stays one
+        filled.update({key: like_template(one, state[str(key)], restore) for key, one in template.items()})
+        return filled
     if isinstance(template, tuple) and hasattr(template, "_fields") and set(template._fields) == set(state):
         parts = {name: like_template(getattr(template, name), state[name], restore) for name in state}
         return type(template)(**parts)
     if isinstance(template, (list, tuple)) and {str(i) for i in range(len(template))} == set(state):
         return type(template)([like_template(one, state[str(i)], restore) for i, one in enumerate(template)])
     return state
+
+
+def _key_like(template: Any, state: Any) -> Any:
+    try:
+        return read_key(state, keep_on_host, template.shape, impl_of(template))
+    except (Misfit, LookupError):
+        return state
