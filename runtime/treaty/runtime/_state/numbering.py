@@ -7,14 +7,16 @@ _packed: list[bytes] = []
 def index_keys(count: int) -> list[str]:
     """At least `count` keys in order."""
     global _texts
-    if len(_texts) < count:
-        _texts = [str(index) for index in range(2 * count)]
-    return _texts
+    texts = _texts  # another thread may put a shorter list in place
+    if len(texts) < count:
+        _texts = texts = [str(index) for index in range(2 * count)]
+    return texts
 
 
 def packed_index_keys(count: int) -> list[bytes]:
     """The same in MessagePack."""
     global _packed
-    if len(_packed) < count:
-        _packed = [bytes([0xA0 | len(key)]) + key.encode() for key in index_keys(count)]
-    return _packed
+    packed = _packed
+    if len(packed) < count:
+        _packed = packed = [bytes([0xA0 | len(key)]) + key.encode() for key in index_keys(count)]
+    return packed

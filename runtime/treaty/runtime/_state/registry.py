@@ -13,7 +13,7 @@ from treaty.runtime._errors import CodecError
 from treaty.schema import Schema, ir, modules
 from treaty.schema._classes import relative
 from treaty.schema._declare import options_of, state_options
-from treaty.schema._read import schema_as_generated
+from treaty.schema._read import SchemaReader, schema_as_generated
 from treaty.schema.modules import home_of, import_generated, script_file, symbol_of
 
 _T = TypeVar("_T")
@@ -41,7 +41,7 @@ class Codec(Generic[_T]):
 
 
 _codecs: dict[tuple[Any, str], Codec[Any]] = {}
-_checked: dict[Any, Codec[Any]] = {}  # class or alias -> codec known to be fresh
+_checked: dict[Any, Codec[Any]] = {}  # class, alias or codec -> codec known to be fresh
 
 
 def register(codec: Codec[_T]) -> Codec[_T]:
@@ -116,26 +116,53 @@ def codec_of_class(cls: Any) -> Codec[Any]:
 def codec_of_instance(obj: Any) -> Codec[Any]:
     """The codec of an instance. Of a generic class there may be several: then the class must be given."""
     cls = type(obj)
-    found = _checked.get(cls)
-    if found is not None:
-        return found
     if not getattr(cls, "__parameters__", ()):
-        return codec_of_class(cls)
+        return _checked.get(cls) or codec_of_class(cls)
     import_generated(cls.__module__)
-    codecs = [codec for (origin, _), codec in _codecs.items() if origin is cls]
-    typed = [codec for codec in codecs if "[" in codec.id]
+    typed = [codec for (origin, id), codec in list(_codecs.items()) if origin is cls and "[" in id]
     if len(typed) == 1:
-        return typed[0]
+        return _fresh_instance(typed[0])
     if not typed:
         return codec_of_class(cls)
     names = ", ".join(codec.id for codec in typed)
     raise CodecError(f"{cls.__name__} is generic, and this could be any of {names}; pass the one you mean as cls")
 
 
+def _fresh_instance(codec: Codec[Any]) -> Codec[Any]:
+    """The codec of a generic class and its arguments, as far as no alias has to say these: the class is as it is declared, and
+    so are the classes among the arguments."""
+    if codec not in _checked:
+        from treaty.schema.evolution.history import instance
+
+        reader = SchemaReader()
+        root = reader.generic(codec.cls)
+        declared = Schema(root, reader.classes()).at(root)
+        filled = instance(declared, codec.schema.root_class.args, codec.schema)
+        if filled is None or filled.digest != codec.schema.digest:
+            raise CodecError(_stale(codec.cls, codec.id))
+        _check_arguments(codec)
+        _checked[codec] = codec
+    return _checked[codec]
+
+
+def _check_arguments(codec: Codec[Any]) -> None:
+    compiled = _compiled_with(codec)
+    for cls in codec.schema.classes[1:]:
+        known = [origin for origin, id in list(_codecs) if id == cls.id == cls.symbol]
+        if known and codec_of_class(compiled.get(cls.symbol, known[-1])).schema.root_class != cls:
+            raise CodecError(_stale(codec.cls, codec.id))
+
+
 def _serves(codec: Codec[Any], cls: Any) -> bool:
     """Whether code that was compiled in memory is for the very classes that an alias names: a notebook may define them again."""
-    compiled: Mapping[str, Any] = getattr(codec.read, "__globals__", {}).get("_classes", {})
+    compiled = _compiled_with(codec)
     return all(compiled.get(symbol_of(one), one) is one for one in _classes_in(cls))
+
+
+def _compiled_with(codec: Codec[Any]) -> Mapping[str, Any]:
+    """The classes, by symbol, that code which was compiled in memory is for."""
+    found: Mapping[str, Any] = getattr(codec.read, "__globals__", {}).get("_classes", {})
+    return found
 
 
 def _classes_in(alias: Any) -> Iterable[type]:
