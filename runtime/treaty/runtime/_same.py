@@ -21,8 +21,9 @@ def same_bytes(one: Any, other: Any) -> bool:
 
 
 def same_value(one: Any, other: Any) -> bool:
+    """Of one type: to the last bit, so that -0.0 is not 0.0, and one NaN is not another."""
     if isinstance(one, (float, complex, np.generic)):
-        return bool(one == other) or (one != one and other != other)
+        return np.asarray(one).tobytes() == np.asarray(other).tobytes()
     return bool(one == other)
 
 
