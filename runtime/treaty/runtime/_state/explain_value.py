@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
 from attrs import frozen
+from jax.tree_util import Partial
 
 from treaty.runtime._errors import Mismatch, Path
 from treaty.runtime._state.arrays import is_key
@@ -129,7 +130,7 @@ class _ValueWalker:
 
     def _partial(self, type: ir.Partial, value: Any, path: Path) -> Iterator[Mismatch]:
         name = type.func.rpartition(":")[2]
-        func = getattr(value, "func", None)
+        func = value.func if value.__class__ is Partial else None
         if func is None or not hasattr(func, "__qualname__") or symbol_of(func) != type.func:
             got = describe(value) if func is None else f"one of {getattr(func, '__qualname__', func)}"
             yield Mismatch(f"a Partial of {name}", got, path)
