@@ -20,6 +20,7 @@ from tests.schema.declared import Adam, Block, Everything, Linear, Mode, Moments
 from treaty.generator import load
 from treaty.runtime import CodecError, StateMismatchError, codec, explain, from_state_dict, to_state_dict
 from treaty.schema import ArraySpec, TreatyError, field, state
+from treaty.schema.keymap import KeyMap, Rule
 
 load(Everything)
 
@@ -321,3 +322,33 @@ def test_hashes_that_attrs_keeps_are_kept() -> None:
     load(Hashed)
     assert hash(from_state_dict(Hashed, {"n": 1})) == hash(Hashed(n=1))
     assert hash(jax.tree.map(lambda x: x, Hashed(n=1))) == hash(Hashed(n=1))
+
+
+def _refused(instance: Any, attribute: Any, value: int) -> None:
+    try:
+        {}["limit"]
+    except KeyError as error:
+        raise ValueError("above the limit") from error
+
+
+@state
+class Limited:
+    x: int = field(validator=_refused)
+
+
+load(Limited)
+
+
+def test_the_cause_of_an_error_of_the_users_own_is_kept() -> None:
+    for into in (None, "numpy"):
+        with pytest.raises(ValueError, match="above the limit") as caught:
+            from_state_dict(Limited, {"x": 1}, into=into)  # type: ignore[call-overload]
+        assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_what_is_no_state_dict_is_told_with_a_key_map_as_without() -> None:
+    keymap = KeyMap([Rule("a", "x")])
+    for options in ({}, {"keymap": keymap}):
+        with pytest.raises(StateMismatchError) as caught:
+            from_state_dict(Limited, None, **options)  # type: ignore[call-overload]
+        assert str(caught.value) == "expected Limited as a dict, got None at $"

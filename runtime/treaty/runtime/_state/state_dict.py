@@ -1,6 +1,6 @@
 """State dicts of values: `to_state_dict`, `from_state_dict`, and the driver behind every generated reader."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
 
@@ -39,9 +39,9 @@ def write_state(codec: Codec[_T], obj: _T) -> dict[str, Any]:
     """Run a generated writer, and say what is wrong where it refuses."""
     try:
         state = codec.write(obj)
-    except Exception as error:  # whatever a writer trips over, the explanation says what is wrong
-        found = explain_value(codec.schema, obj)
-        raise (StateMismatchError(found) if found else error) from None
+    except Exception:  # whatever a writer trips over, the explanation says what is wrong
+        _tell(explain_value(codec.schema, obj))
+        raise
     assert isinstance(state, dict)
     return state
 
@@ -50,9 +50,9 @@ def check_state(codec: Codec[Any], state: Mapping[str, Any]) -> None:
     """Raise what a restore would, before anything is stored."""
     try:
         codec.read(state, collect([]), *[None] * len(codec.dims))
-    except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
-        found = walk(codec.schema, state)
-        raise (StateMismatchError(found) if found else error) from None
+    except Exception:  # whatever a reader trips over, the explanation says what is wrong
+        _tell(walk(codec.schema, state))
+        raise
 
 
 @overload
@@ -90,6 +90,8 @@ def from_state_dict(
     if keymap is not None:
         from treaty.runtime._keymaps.state_dicts import field_state
 
+        if not isinstance(state, Mapping):
+            _tell(explain(target, state))
         state = field_state(keymap, state, dims)
         own = codec_of(target).dims
         dims = {name: size for name, size in (dims or {}).items() if name not in keymap.axes or name in own}
@@ -98,8 +100,9 @@ def from_state_dict(
     codec = codec_of_instance(target)
     try:
         filled = templates.fill_untyped(codec.schema, state, target, partial(from_state_dict, into=into))
-    except StateMismatchError as error:  # of an instance inside, which does not know where it is
-        raise _error(codec, state, dims or {}, write_state(codec, target), error) from None
+    except StateMismatchError:  # of an instance inside, which does not know where it is
+        _tell(walk(codec.schema, state, dims or {}, write_state(codec, target)))
+        raise
     obj = build(codec, filled, dims or {}, into)
     if not templates.same_shapes(obj, target):
         found = walk(codec.schema, state, dims or {}, write_state(codec, target))
@@ -109,9 +112,10 @@ def from_state_dict(
 
 def explain(target: Any, state: object, *, dims: Mapping[str, int] | None = None) -> tuple[Mismatch, ...]:
     """Every mismatch that `from_state_dict` would raise, without building anything; () where all is well."""
+    codec = codec_of(target)
+    check_arguments(codec, dims or {}, None)
     if is_class(target):
-        return walk(codec_of_class(target).schema, state, dims)
-    codec = codec_of_instance(target)
+        return walk(codec.schema, state, dims)
     return walk(codec.schema, state, dims, write_state(codec, target))
 
 
@@ -122,11 +126,11 @@ def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: In
     pending: list[Any] = []
     try:
         obj = codec.read(state, keep_on_host if into else collect(pending), *values)
-    except Exception as error:  # whatever a reader trips over, the explanation says what is wrong
-        problem = _error(codec, state, dims, None, error)
-        if problem is error and not into:
-            return codec.read(state, place_each, *values)
-        raise problem from None
+    except Exception:  # whatever a reader trips over, the explanation says what is wrong
+        _tell(walk(codec.schema, state, dims))
+        if into:
+            raise
+        return codec.read(state, place_each, *values)
     return codec.read(state, placed(transfer(pending)), *values) if pending else obj
 
 
@@ -168,9 +172,10 @@ def check_arguments(codec: Codec[Any], dims: Mapping[str, int | None], into: str
             raise TreatyError(f"dims={{{name!r}: {dims[name]!r}}}: expected an int")
 
 
-def _error(codec: Codec[Any], state: Any, dims: Mapping[str, int | None], template: Any, cause: Exception) -> Exception:
-    found = walk(codec.schema, state, dims) if template is None else walk(codec.schema, state, dims, template)
-    return StateMismatchError(found) if found else cause
+def _tell(found: Sequence[Mismatch]) -> None:
+    """Raise what an explanation found. Where it finds nothing, the error at hand is that of the user's own code."""
+    if found:
+        raise StateMismatchError(found) from None
 
 
 def _other_structure(obj: Any, target: Any) -> Mismatch:
