@@ -67,6 +67,7 @@ from treaty.runtime._state.state_dict import build as build
 from treaty.runtime._state.untyped import read_untyped as read_untyped
 from treaty.runtime._state.untyped import write_untyped as write_untyped
 from treaty.schema import Schema
+from treaty.schema._classes import has_own_init
 from treaty.schema._key_texts import key_text
 from treaty.schema.from_init.fitted import shape_from
 from treaty.schema.modules import symbol_of
@@ -155,8 +156,17 @@ def constructor(cls: type[_T]) -> type[_T]:
 
 
 def replaced(obj: _T, changes: Mapping[str, object]) -> _T:
-    """Another instance, with other values of some fields."""
-    return cast(_T, attrs.evolve(cast(Any, obj), **changes))
+    """Another instance, with other values of some fields. An `__init__` that somebody wrote need not take them."""
+    cls: Any = type(obj)
+    if not has_own_init(cls):
+        return cast(_T, attrs.evolve(cast(Any, obj), **changes))
+    values = {one.alias: getattr(obj, one.name) for one in attrs.fields(cls)}
+    return cast(_T, _own_constructor(cls)(**{**values, **changes}))
+
+
+@cache
+def _own_constructor(cls: type) -> Callable[..., Any]:
+    return instances.constructor(cls)
 
 
 @overload
