@@ -35,7 +35,21 @@ class StateMismatchError(TreatyError, ValueError):
     def __init__(self, mismatches: Sequence[Mismatch], hints: Sequence[str] = ()) -> None:
         self.mismatches = tuple(mismatches)
         self.hints = tuple(hints)
-        super().__init__("\n".join([*map(str, self.mismatches), *self.hints]))
+        super().__init__(self.mismatches, self.hints)  # what it is made from, so that it can be pickled
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.mismatches), *self.hints])
+
+
+class _ProblemsError(TreatyError):
+    """An error that lists all that is wrong."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 class CorruptCheckpointError(TreatyError, ValueError):
@@ -123,27 +137,19 @@ class MissingFunctionError(TreatyError, KeyError):
     __str__ = Exception.__str__  # a KeyError would show the message quoted
 
 
-class KeyMapError(TreatyError, ValueError):
+class KeyMapError(_ProblemsError, ValueError):
     """A key map does not fit a checkpoint: a tensor without a rule, two for one field, a layout of other axes.
 
     `problems` holds all of them.
     """
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 class MigrationError(TreatyError):
     """A migration raised, or gave what is not the next revision; or a state cannot be written as an earlier one."""
 
 
-class ConversionError(TreatyError):
+class ConversionError(_ProblemsError):
     """What was written is not what was read. `problems` holds every leaf that differs; nothing was put in place."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 class UnaddressableArrayError(TreatyError, ValueError):
