@@ -1,7 +1,8 @@
 """State dicts of values: `to_state_dict`, `from_state_dict`, and the driver behind every generated reader."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from typing import Any, Literal, TypeVar, overload
 
 import jax
@@ -9,7 +10,8 @@ import jax
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._state import alike
 from treaty.runtime._state import template as templates
-from treaty.runtime._state.arrays import collect, keep_on_host, place_each, placed, transfer
+from treaty.runtime._state.arrays import cannot_hold, collect, keep_on_host, narrowed, place_each, placed, transfer
+from treaty.runtime._state.declared import declared_arrays
 from treaty.runtime._state.explain import explain as walk
 from treaty.runtime._state.explain_value import explain_value
 from treaty.runtime._state.registry import Codec, codec_for, codec_of, codec_of_class, codec_of_instance, is_class
@@ -93,8 +95,7 @@ def from_state_dict(
         if not isinstance(state, Mapping):
             _tell(explain(target, state))
         state = field_state(keymap, state, dims)
-        own = codec_of(target).dims
-        dims = {name: size for name, size in (dims or {}).items() if name not in keymap.axes or name in own}
+        dims = class_dims(codec_of(target), dims, keymap)
     if is_class(target):
         return build(codec_of_class(target), state, dims or {}, into)
     codec = codec_of_instance(target)
@@ -131,7 +132,7 @@ def build(codec: Codec[_T], state: Any, dims: Mapping[str, int | None], into: In
         if into:
             raise
         return codec.read(state, place_each, *values)
-    return codec.read(state, placed(transfer(pending)), *values) if pending else obj
+    return codec.read(state, placed(_transferred(codec, state, pending)), *values) if pending else obj
 
 
 def attempt_build(
@@ -149,7 +150,19 @@ def attempt_build(
         return alike.attempt(lambda: codec.read(state, keep_on_host, *values))
     pending: list[Any] = []
     obj = alike.attempt(lambda: codec.read(state, collect(pending), *values))
-    return codec.read(state, placed(transfer(pending)), *values) if pending else obj
+    return codec.read(state, placed(_transferred(codec, state, pending)), *values) if pending else obj
+
+
+def _transferred(codec: Codec[Any], state: Any, pending: Sequence[Any]) -> list[jax.Array]:
+    """The host arrays on the device; where JAX would narrow them, which ones."""
+    try:
+        return transfer(pending)
+    except TreatyError:
+        wide = {id(leaf) for leaf in pending if narrowed(leaf.dtype) != leaf.dtype}
+        leaves = ((path, reduce(getitem, path, state)) for path in declared_arrays(codec.schema, state))
+        if told := [cannot_hold(leaf.dtype, path) for path, leaf in leaves if id(leaf) in wide]:
+            raise TreatyError("\n".join(told)) from None
+        raise
 
 
 def explain_quickly(codec: Codec[Any], state: Any, dims: Mapping[str, int | None]) -> tuple[Mismatch, ...]:
@@ -159,6 +172,12 @@ def explain_quickly(codec: Codec[Any], state: Any, dims: Mapping[str, int | None
     except Exception:  # whatever a reader trips over, the explanation says what is wrong
         return walk(codec.schema, state, dims)
     return ()
+
+
+def class_dims(codec: Codec[Any], dims: Mapping[str, int] | None, keymap: KeyMap | None) -> dict[str, int]:
+    """The sizes that are of dims of the class: with a key map, some may be of its axes only."""
+    axes = () if keymap is None else keymap.axes
+    return {name: size for name, size in (dims or {}).items() if name not in axes or name in codec.dims}
 
 
 def check_arguments(codec: Codec[Any], dims: Mapping[str, int | None], into: str | None) -> None:
