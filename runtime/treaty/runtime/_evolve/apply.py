@@ -150,13 +150,23 @@ class _Application:
 
 def _converted(plan: ConvertLeaf, value: Any) -> Any:
     """A value as another type before a migration sees it; an array is read when it is asked for."""
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
     if not is_stored_array(value):
-        made = {"float": float, "complex": complex}[plan.to](value) if plan.to in ("float", "complex") else value
+        try:
+            made = {"float": float, "complex": complex}[plan.to](value) if plan.to in ("float", "complex") else value
+        except OverflowError:
+            made = None
         if made != value and value == value:
-            raise MigrationError(f"expected {plan.to}, got {plan.was} {value}, which is none exactly")
+            raise MigrationError(f"expected {plan.to}, got {plan.was} {_shortened(value)}, which is none exactly")
         return made
     dtype = BY_NAME[plan.to].numpy
     return LazyArray(tuple(value.shape), dtype, lambda: np.asarray(value).astype(dtype))
+
+
+def _shortened(value: Any) -> str:
+    """A number in a few letters: Python writes no int of thousands of digits."""
+    return str(value) if not isinstance(value, int) or abs(value) < 10**40 else "of more than 40 digits"
 
 
 def _check_drop(drop: Drop, value: Mapping[str, Any], path: Path) -> None:
