@@ -65,7 +65,7 @@ def stack(values: Sequence[Any]) -> AnyArray:
 def take(value: Any, index: int) -> AnyArray:
     """One item along the first axis."""
     if isinstance(value, np.ndarray):
-        item: HostArray = value[index]
+        item: HostArray = value[index, ...]  # of one axis, an array without axes and not a scalar
         return item
 
     def split(part: Part) -> Iterator[tuple[int, Part]]:
