@@ -207,10 +207,21 @@ def test_threads_have_their_own_path_and_strictness() -> None:
     assert seen == {name: {f"./{name}/0"} for name in "abcd"}
 
 
+@state
+class Overridden:
+    x: int
+
+
+@state
+class WithoutCode:
+    x: int
+
+
+load(Overridden)
+
+
 def test_what_is_registered_over_generated_code_serves_bytes_and_files_too(tmp_path: Path) -> None:
-    cls = type("OverriddenState", (), {"__annotations__": {"x": int}, "__module__": __name__})
-    cls = state(cls)
-    load(cls)
+    cls = Overridden
     assert serialization.msgpack_restore(serialization.to_bytes(cls(x=1))) == {"x": 1}
     serialization.register_serialization_state(
         cls, lambda one: {"y": one.x + 1}, lambda one, stored: cls(x=stored["y"] - 1), override=True
@@ -223,7 +234,6 @@ def test_what_is_registered_over_generated_code_serves_bytes_and_files_too(tmp_p
 
 
 def test_a_class_without_code_is_an_issue_and_no_error() -> None:
-    cls = state(type("WithoutCode", (), {"__annotations__": {"x": int}, "__module__": __name__}))
-    valid, issues = serialization.validate_serializable({"a": cls(x=1)})
+    valid, issues = serialization.validate_serializable({"a": WithoutCode(x=1)})
     assert not valid
     assert issues[0].startswith("no generated code for ")

@@ -380,7 +380,7 @@ class OwnState:
     y: int
 
     def __init__(self, doubled: float) -> None:
-        self.__attrs_init__(x=doubled / 2, y=3)
+        self.__attrs_init__(x=doubled / 2, y=3)  # type: ignore[attr-defined]
 
 
 load(OwnState)

@@ -11,9 +11,10 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from treaty.runtime._errors import InvalidArgumentError, StateMismatchError
+from treaty.runtime._errors import InvalidArgumentError, Mismatch, StateMismatchError, StorageError
 from treaty.runtime._evolve.apply import carry_out
 from treaty.runtime._evolve.histories import has_history, history_of
+from treaty.runtime._restore.casts import with_conversions
 from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.select import narrowed
@@ -25,7 +26,7 @@ from treaty.schema import Schema, TreatyError, ir
 from treaty.schema import resolve as resolve_schemas
 from treaty.schema.evolution.history import History
 from treaty.schema.evolution.migrations import registrations, steps_of
-from treaty.schema.evolution.resolution import Keep, Resolution
+from treaty.schema.evolution.resolution import Keep, Path, Resolution, functions, show, summary
 
 
 @frozen
@@ -43,6 +44,10 @@ def resolve(source: Source, codec: Codec[Any], options: Options) -> Resolved:
     found = find_resolution(source, codec, options)
     if found.resolution is None or found.resolution.is_as_is:
         return found
+    problems = found.resolution.problems
+    if problems and any(functions(found.resolution.plan)):  # a migration may raise, and would hide them
+        mismatches = [Mismatch(one.expected, one.got, one.path) for one in problems]
+        raise StateMismatchError(mismatches, [*found.hints, *hints_of(found.resolution, options)])
     tree = carried_out(found.resolution, found.tree, options)
     if found.resolution.ok:
         note_resolution(source, codec, found.resolution)
@@ -51,6 +56,28 @@ def resolve(source: Source, codec: Codec[Any], options: Options) -> Resolved:
 
 def note_resolution(source: Source, codec: Codec[Any], resolution: Resolution) -> None:
     source.inferred = f"as {codec.schema.root_class.qualname}: {resolution.summary()}"
+
+
+def note_conversions(
+    source: Source, codec: Codec[Any], resolution: Resolution | None, converted: Mapping[Path, tuple[str, str]]
+) -> None:
+    """The same, with the dtypes that are converted as they are read."""
+    found = resolution or resolve_schemas(codec.schema, codec.schema)
+    told = summary(with_conversions(codec.schema, found.leaves, converted), found.dropped)
+    source.inferred = f"as {codec.schema.root_class.qualname}: {told}"
+
+
+def hints_of(resolution: Resolution | None, options: Options) -> Iterator[str]:
+    """How a class is told what became of its earlier self. Of another class it is no question."""
+    # Where parts are listed, a field may be missing because it was not wanted.
+    if resolution is None or not (options.at is None or isinstance(options.at, str)):
+        return
+    writer, reader = resolution.writer.root_class, resolution.reader.root_class
+    if resolution.revision is None and writer.symbol != reader.symbol:
+        return
+    for one in resolution.problems:
+        if one.hint and one.kind != "dtype":  # of which there is a hint by `cast=`
+            yield f"{show(one.path)}: {one.hint}"
 
 
 def earlier_revisions(source: Source, codec: Codec[Any]) -> tuple[int, ...]:
@@ -94,6 +121,8 @@ def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Reso
 def _without_defaults(reader: Schema, writer: Schema) -> Schema:
     """The reader, without defaults of fields that the checkpoint has: what the caller left out is not to be made up."""
     stored = {cls.symbol: {field.key for field in cls.fields} for cls in writer.classes}
+    own = stored[writer.root_class.symbol]  # which the reader's may have another name for
+    stored[reader.root_class.symbol] = stored.get(reader.root_class.symbol, own) | own
 
     def asked_for(field: ir.Field, keys: Set[str]) -> ir.Field:
         return field if keys.isdisjoint((field.key, *field.aliases)) else attrs.evolve(field, default=None)
@@ -227,6 +256,8 @@ def _all_earlier(codec: Codec[Any], registered: int) -> tuple[int, ...]:
 def _if_fitting(source: Source, schema: Schema, options: Options) -> Any:
     try:
         tree = _tree(source, schema, options)
+    except StorageError:
+        raise
     except TreatyError:  # names that cannot be those of this schema
         return None
     return tree if fits(schema, abstract(tree)) else None
@@ -260,8 +291,11 @@ def _meaning(resolution: Resolution | None) -> str:
 
 
 def _give_the_same(fits: Sequence[tuple[int, Any, Resolution | None]]) -> bool:
-    """Whether a checkpoint becomes the same, whichever revision it is of, as where None is filled in for what is not there."""
-    if not all(resolution is None or resolution.ok for _, _, resolution in fits):
+    """Whether a checkpoint becomes the same, whichever revision it is of, as where None is filled in for what is not there.
+
+    No migration of the user's is run to find out: it is one of the chosen revision, or of none.
+    """
+    if not all(one is None or (one.ok and not any(functions(one.plan))) for _, _, one in fits):
         return False
     trees = [tree if resolution is None else carried_out(resolution, tree) for _, tree, resolution in fits]
     first, *others = (dict(flatten(tree)) for tree in trees)
