@@ -15,7 +15,7 @@ Path = tuple[str | int, ...]  # str: a field, int: an index, and a dict key is a
 
 _STEPS_SHOWN: Final = 6
 
-_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,17})\Z", re.ASCII)
+INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,17})\Z", re.ASCII)
 
 
 class Mismatch(NamedTuple):
@@ -184,7 +184,7 @@ def show_steps(wanted: int, steps: Iterable[int]) -> str:
 
 @lru_cache(2**16)
 def _show_state_key(key: str) -> str:
-    return _show_key(int(key) if _INDEX.match(key) else key)
+    return _show_key(int(key) if INDEX.match(key) else key)
 
 
 def _show_key(key: str | int) -> str:

@@ -1,9 +1,10 @@
 """Key maps applied: the named tensors of a checkpoint become a state dict, and back, and every problem is told at once."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -14,6 +15,7 @@ from treaty.runtime._trees import flatten, is_stored_array, nest_named, shown
 from treaty.schema._key_patterns import BELOW, SEPARATOR, Layout, Pattern, parse_field, parse_stored
 from treaty.schema.keymap import KeyMap, Rule
 
+_DIGITS: Final = 18  # of a number in a name: far more than anything counts
 _Hit: TypeAlias = tuple[int, int, dict[str, str]]  # a rule, a leg of it, and what its placeholders stand for
 
 
@@ -238,11 +240,16 @@ class _Run:
     def _stacked(self, names: list[str], group: list[_Cell], at: str) -> Any:
         if not names:
             return group[0].value
+        for cell in group:
+            if any(len(cell.values[name]) > _DIGITS for name in names):
+                raise Unfit(f"expected numbers of at most {_DIGITS} digits to stack", self._shown(cell.name[:80]))
         by_index = {tuple(int(cell.values[name]) for name in names): cell for cell in group}
         counts = [1 + max(index[axis] for index in by_index) for axis in range(len(names))]
-        missing = [index for index in product(*map(range, counts)) if index not in by_index]
-        if missing:
-            shown_ = ", ".join(f"{name}={number}" for name, number in zip(names, missing[0], strict=True))
+        if math.prod(counts) > len(by_index):
+            # There are fewer than any one count could be, whatever numbers the file has: one of these is not there.
+            near = product(*(range(min(count, len(by_index) + 1)) for count in counts))
+            missing = next(index for index in near if index not in by_index)
+            shown_ = ", ".join(f"{name}={number}" for name, number in zip(names, missing, strict=True))
             raise Unfit(f"expected all from 0 on to stack, got none with {shown_}", at)
         cells = [by_index[index] for index in product(*map(range, counts))]
         for cell in cells:

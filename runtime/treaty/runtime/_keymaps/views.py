@@ -103,7 +103,10 @@ def lengths_along(
         raise Unfit(f"expected an axis {axis} to cut, got {shown(value)}")
     found: list[int | None] = []
     for side in sides:
-        names = None if side is None else _spelled(side, value.ndim, side)[axis % value.ndim]
+        axes = None if side is None else _spelled(side, value.ndim, side)
+        if axes is not None and len(axes) != value.ndim:
+            raise Unfit(f"expected axes {_side(axes)}, got {shown(value)}")
+        names = None if axes is None else axes[axis % value.ndim]
         is_known = names is not None and all(name in known for name in names)
         found.append(math.prod(known[name] for name in names) if names is not None and is_known else None)
     total, open_ = value.shape[axis], found.count(None)
