@@ -62,7 +62,9 @@ def test_a_plan_reports_a_default_whose_factory_fails(project: Project, tmp_path
     text = "def made():\n    if FAILS:\n        raise OSError('no disk')\n    return 1\nFAILS = False\n"
     project.release(text + A + "    y: int = field(factory=made)\n")
     project.module.FAILS = True  # type: ignore[attr-defined]
-    expected = f"{project.name}:A, y: factory: it raises OSError: no disk; write one that works wherever treaty generate runs"
+    expected = (
+        f"{project.name}:A, y: factory: it raises OSError: no disk; write one that works wherever treaty generate runs"
+    )
     found = plan(path, project["A"])
     assert found.problems == (expected,)
     with pytest.raises(InvalidArgumentError) as caught:
@@ -73,9 +75,7 @@ def test_a_plan_reports_a_default_whose_factory_fails(project: Project, tmp_path
 @pytest.mark.parametrize("value", [10**400, 2**53 + 1])
 @pytest.mark.parametrize("name", ["directory", "x.npz", "x.safetensors"])
 @pytest.mark.parametrize("to", ["float", "complex"])
-def test_an_int_that_no_float_holds_is_told(
-    project: Project, tmp_path: Path, name: str, to: str, value: int
-) -> None:
+def test_an_int_that_no_float_holds_is_told(project: Project, tmp_path: Path, name: str, to: str, value: int) -> None:
     number = "@state\nclass N:\n    x: {}\n"
     project.release(number.format("int"))
     path = write(tmp_path, project["N"](x=value), [name])[name]

@@ -112,14 +112,18 @@ load(Halved)
 
 def test_a_numpy_scalar_where_a_class_is_declared_is_told() -> None:
     stored = {"parts": {"0": np.float32(1)}, "table": {}}
-    with pytest.raises(StateMismatchError, match=r"expected Counted as a dict, got numpy scalar float32 at \$.parts\[0\]"):
+    with pytest.raises(
+        StateMismatchError, match=r"expected Counted as a dict, got numpy scalar float32 at \$.parts\[0\]"
+    ):
         from_state_dict(Listed, stored)
 
 
 @pytest.mark.parametrize("name", ["x.msgpack", "directory"])
 def test_a_stored_numpy_scalar_where_a_class_is_declared_is_told(tmp_path: Path, name: str) -> None:
     save(tmp_path / name, Scalars(parts=[np.float32(1)], table={}))
-    with pytest.raises(StateMismatchError, match=r"expected Counted as a dict, got numpy scalar float32 at \$.parts\[0\]"):
+    with pytest.raises(
+        StateMismatchError, match=r"expected Counted as a dict, got numpy scalar float32 at \$.parts\[0\]"
+    ):
         restore(tmp_path / name, Listed)
     assert not plan(tmp_path / name, Listed).ok
 

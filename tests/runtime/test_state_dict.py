@@ -200,7 +200,9 @@ def test_float64_is_not_narrowed_in_silence() -> None:
     wide = declared_wide()
     load(wide)
     state = {"x": np.ones(2, np.float64)}
-    with pytest.raises(TreatyError, match=r"expected float64 at \$.*, got a JAX that holds float32 \(jax_enable_x64 is off\); set it, "):
+    with pytest.raises(
+        TreatyError, match=r"expected float64 at \$.*, got a JAX that holds float32 \(jax_enable_x64 is off\); set it, "
+    ):
         from_state_dict(wide, state)
 
 
@@ -342,7 +344,7 @@ load(Limited)
 def test_the_cause_of_an_error_of_the_users_own_is_kept() -> None:
     for into in (None, "numpy"):
         with pytest.raises(ValueError, match="above the limit") as caught:
-            from_state_dict(Limited, {"x": 1}, into=into)  # type: ignore[call-overload]
+            from_state_dict(Limited, {"x": 1}, into=into)
         assert isinstance(caught.value.__cause__, KeyError)
 
 

@@ -14,7 +14,16 @@ from jax import Array
 from jaxtyping import Float32, PyTree
 
 from treaty.generator import load
-from treaty.runtime import StateMismatchError, explain, from_bytes, from_state_dict, restore, save, to_bytes, to_state_dict
+from treaty.runtime import (
+    StateMismatchError,
+    explain,
+    from_bytes,
+    from_state_dict,
+    restore,
+    save,
+    to_bytes,
+    to_state_dict,
+)
 from treaty.schema import Dims, Fields, field, state
 
 
@@ -181,15 +190,17 @@ def test_a_template_with_another_number_of_items_is_told() -> None:
     for in_template, in_state in ((2, 1), (1, 2)):
         with pytest.raises(StateMismatchError) as caught:
             from_state_dict(pair(in_template), to_state_dict(pair(in_state)))
-        assert str(caught.value) == (
-            f"expected {in_template} items as in the template, got {in_state} items at $.many"
-        )
+        assert str(caught.value) == (f"expected {in_template} items as in the template, got {in_state} items at $.many")
 
 
 def test_an_ordered_dict_comes_back_as_one_below_any() -> None:
     value = outer(rest=OrderedDict(b=jnp.ones(2), a=OrderedDict(c=1)))
     restored = from_state_dict(value, to_state_dict(value))
-    assert [type(restored.rest), type(restored.rest["a"]), list(restored.rest)] == [OrderedDict, OrderedDict, ["b", "a"]]
+    assert [type(restored.rest), type(restored.rest["a"]), list(restored.rest)] == [
+        OrderedDict,
+        OrderedDict,
+        ["b", "a"],
+    ]
 
 
 def test_an_ordered_dict_in_a_template_may_stand_for_a_dict() -> None:

@@ -319,7 +319,7 @@ def test_shardings_for_what_is_not_there_this_time_and_for_tuples_of_another_len
     assert found.pair[1].devices() == {jax.devices()[-1]}
     with pytest.raises(TreatyError) as caught:
         restore(tmp_path / "a", Pair, shardings=Pair(pair=(last, last, last)))  # type: ignore[arg-type]
-    assert str(caught.value).splitlines()[0].startswith("shardings: expected ")
+    assert str(caught.value) == "expected a Sharding or None, got tuple at $.pair[0]"
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
@@ -371,7 +371,10 @@ def test_doubles_are_not_narrowed_on_their_way_to_devices(tmp_path: Path) -> Non
     load(Host)
     load(Device)
     save(tmp_path / "a", Host(x=np.arange(8.0)))
-    with pytest.raises(TreatyError, match=r"^expected float64 at \$\.\w+, got a JAX that holds float32 \(jax_enable_x64 is off\); set it, declare np"):
+    with pytest.raises(
+        TreatyError,
+        match=r"^expected float64 at \$\.\w+, got a JAX that holds float32 \(jax_enable_x64 is off\); set it, declare np",
+    ):
         restore(tmp_path / "a", Device, mesh=mesh(4, 2))
 
 

@@ -10,9 +10,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._state.abstract import abstract
-from treaty.runtime._state.declared import Declared, Keys, as_state, declared_arrays
+from treaty.runtime._state.by_schema import StateForm
+from treaty.runtime._state.declared import Declared, Keys, declared_arrays
 from treaty.runtime._state.explain import describe
 from treaty.runtime._state.registry import codec_of_class
+from treaty.runtime._trees import flatten
 from treaty.schema import Schema, TreatyError, ir
 
 _T = TypeVar("_T")
@@ -41,7 +43,7 @@ def shardings(cls: type[_T], mesh: Mesh, rules: Rules, dims: Mapping[str, int]) 
     leaves, structure = jax.tree.flatten(shapes)
     numbered = structure.unflatten(map(_Number, range(len(leaves))))
     placed: list[Any] = [None] * len(leaves)
-    for path, number in _leaves(as_state(codec.schema, numbered)):
+    for path, number in flatten(_as_state(codec.schema, numbered)):
         if isinstance(number, _Number) and path in found:
             placed[number.index] = found[path]
     instance: _T = structure.unflatten(placed)
@@ -68,11 +70,10 @@ def as_given(schema: Schema, given: Any, state: Any) -> dict[Keys, Sharding]:
     arrays = {path: one for path, one in declared_arrays(schema, state).items() if not one.on_host}
     if isinstance(given, Sharding):
         return {path: _fitting(given, _at(state, path).shape, path) for path in arrays}
-    try:
-        tree = given if isinstance(given, dict) else as_state(schema, given)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    tree = given if isinstance(given, dict) else _as_state(schema, given)
+    if not isinstance(tree, dict):
         expected = "a Sharding, or an instance of the class or nested dicts that hold them"
-        raise TreatyError(f"shardings: expected {expected}, got {type(given).__name__}") from error
+        raise TreatyError(f"shardings: expected {expected}, got {type(given).__name__}")
     found = {}
     used: set[Keys] = set()
     for path in arrays:
@@ -84,7 +85,7 @@ def as_given(schema: Schema, given: Any, state: Any) -> dict[Keys, Sharding]:
             raise TreatyError(f"expected a Sharding or None, got {type(sharding).__name__} at {show_keys(path)}")
     useless = [
         f"shardings: expected an array for a device, got {found_there} at {show_keys(path)}"
-        for path, one in _leaves(tree)
+        for path, one in flatten(tree)
         if isinstance(one, Sharding) and path not in used
         for found_there in _instead(state, path)
         if tree is given or found_there == _NOTHING  # an instance may hold one for every leaf, be it a number
@@ -209,10 +210,9 @@ def _tuple(axes: _Axis) -> tuple[str, ...]:
     return (axes,) if isinstance(axes, str) else tuple(axes or ())
 
 
-def _leaves(tree: Any, path: Keys = ()) -> list[tuple[Keys, Any]]:
-    if isinstance(tree, dict):
-        return [leaf for key, one in tree.items() for leaf in _leaves(one, (*path, key))]
-    return [(path, tree)]
+def _as_state(schema: Schema, instance: Any) -> Any:
+    """An instance in the form of a state dict, whatever stands there in place of arrays."""
+    return StateForm(schema, lambda key: {"data": key}).root(instance)
 
 
 def _at(state: Any, path: Keys) -> Any:

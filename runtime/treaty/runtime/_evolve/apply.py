@@ -1,13 +1,14 @@
 """Plans carried out: from a state dict of one revision to that of another. Arrays are moved about unread."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
+import attrs
 import numpy as np
 from attrs import frozen
 
 from treaty.runtime._errors import KeyMapError, MigrationError, show_keys
-from treaty.runtime._evolve.defaults import filled
+from treaty.runtime._evolve.defaults import filler
 from treaty.runtime._evolve.pending import pending, settled
 from treaty.runtime._keymaps.apply import by_rule
 from treaty.runtime._lazy import LazyArray
@@ -37,19 +38,32 @@ from treaty.schema.evolution.resolution import (
 from treaty.schema.gathering import gather, gathered_path, spread
 
 
-def carry_out(plan: Plan, tree: Any, writer: Schema, reader: Schema, sizes: Mapping[str, int] | None = None) -> Any:
-    """The state dict of `reader` that a plan makes of one of `writer`, which stays as it is."""
-    return spread(reader, apply(plan, gather(writer, tree), sizes))
+def carry_out(
+    plan: Plan,
+    tree: Any,
+    writer: Schema,
+    reader: Schema,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    present: Schema | None = None,
+) -> Any:
+    """The state dict of `reader` that a plan makes of one of `writer`, which stays as it is.
+
+    `present` is the schema of the code that makes defaults, if that is not the reader's.
+    """
+    return spread(reader, apply(plan, gather(writer, tree), present or reader, sizes))
 
 
-def apply(plan: Plan, tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
+def apply(plan: Plan, tree: Any, present: Schema, sizes: Mapping[str, int] | None = None) -> Any:
     """The same between states that are gathered. `sizes` are of axes that no array shows."""
-    return _Application(sizes or {}).run(plan, tree, (), last=True)
+    return _Application(present, sizes or {}).run(plan, tree, (), last=True)
 
 
 @frozen
 class _Application:
+    present: Schema
     sizes: Mapping[str, int]
+    fillers: dict[int, Callable[[], Any]] = attrs.field(factory=dict, init=False)  # by the id of a Fill
 
     def run(self, plan: Plan, value: Any, path: Path, last: bool) -> Any:
         """`last` where the reader's own schema is reached: what is to be cast there is cast as it is read."""
@@ -80,15 +94,33 @@ class _Application:
         made: dict[str, Any] = {}
         used = {drop.key for drop in plan.drops}
         for drop in plan.drops:
-            _check_drop(drop, value, path)
+            self._check_drop(drop, value, path)
         for key, origin in plan.parts:
             if isinstance(origin, Fill):
-                made[key] = filled(origin)
+                made[key] = self._filled(origin)
             elif origin.key in value:
                 used.add(origin.key)
                 made[key] = self.run(origin.plan, value[origin.key], (*path, key), last)
         # What the schema does not know of stays, for the check that follows.
         return made | {key: one for key, one in value.items() if key not in used and key not in made}
+
+    def _filled(self, fill: Fill) -> Any:
+        if id(fill) not in self.fillers:
+            self.fillers[id(fill)] = filler(fill, self.present)
+        return self.fillers[id(fill)]()
+
+    def _check_drop(self, drop: Drop, value: Mapping[str, Any], path: Path) -> None:
+        """On the way back a field may be left out only where it is what the reader would fill in."""
+        if drop.equals is None or drop.key not in value:
+            return
+        states = (value[drop.key], self._filled(drop.equals))
+        found, expected = (dict(flatten({drop.key: state})) for state in states)
+        same = found.keys() == expected.keys() and all(same_bytes(found[key], expected[key]) for key in found)
+        if not same:
+            raise MigrationError(
+                f"expected {drop.equals.default}, which the earlier revision has no field for and which is filled in again, "
+                f"got another value at {show_keys((*path, drop.key))}"
+            )
 
     def _call(self, plan: Through, value: Any, path: Path) -> Any:
         assert isinstance(plan.step, Function)
@@ -167,19 +199,6 @@ def _converted(plan: ConvertLeaf, value: Any) -> Any:
 def _shortened(value: Any) -> str:
     """A number in a few letters: Python writes no int of thousands of digits."""
     return str(value) if not isinstance(value, int) or abs(value) < 10**40 else "of more than 40 digits"
-
-
-def _check_drop(drop: Drop, value: Mapping[str, Any], path: Path) -> None:
-    """On the way back a field may be left out only where it is what the reader would fill in."""
-    if drop.equals is None or drop.key not in value:
-        return
-    found, expected = (dict(flatten({drop.key: state})) for state in (value[drop.key], filled(drop.equals)))
-    same = found.keys() == expected.keys() and all(same_bytes(found[key], expected[key]) for key in found)
-    if not same:
-        raise MigrationError(
-            f"expected {drop.equals.default}, which the earlier revision has no field for and which is filled in again, "
-            f"got another value at {show_keys((*path, drop.key))}"
-        )
 
 
 def _matching(value: Any, pattern: Path, at: Path = ()) -> Iterator[tuple[Path, Any]]:

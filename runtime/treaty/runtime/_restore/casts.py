@@ -39,7 +39,9 @@ class FittedDtypes:
 
     shapes: Any
     declared: dict[Path, Declared]
-    converted: Mapping[Path, tuple[str, str]] = MappingProxyType({})  # of those that change: the stored and the declared dtype
+    converted: Mapping[Path, tuple[str, str]] = MappingProxyType(
+        {}
+    )  # of those that change: the stored and the declared dtype
 
 
 def fit_dtypes(
@@ -78,7 +80,9 @@ def fit_dtypes(
     return FittedDtypes(shapes, declared, converted)
 
 
-def with_conversions(schema: Schema, leaves: Sequence[Action], converted: Mapping[Path, tuple[str, str]]) -> Sequence[Action]:
+def with_conversions(
+    schema: Schema, leaves: Sequence[Action], converted: Mapping[Path, tuple[str, str]]
+) -> Sequence[Action]:
     """The leaves of a plan, with the conversions that only the stored arrays show."""
     known = {_pattern(schema.gathered, gathered_path(schema, path)): dtypes for path, dtypes in converted.items()}
     return [_converted(one, *known[one.path]) if one.path in known else one for one in leaves]

@@ -82,7 +82,7 @@ def _way(
 ) -> tuple[Resolution, Change | None]:
     """From a revision to the present, as a plan and as a function; kept, because both take as long as to build 1,000 leaves."""
     resolution = resolution_from(number, codec, dict(said))
-    return resolution, shortcut(resolution.plan) if resolution.ok else None
+    return resolution, shortcut(resolution.plan, resolution.reader) if resolution.ok else None
 
 
 def _changed(

@@ -85,7 +85,9 @@ def plan(source: Source, target: Any, options: Options) -> Plan:
     problems = [str(one) for one in resolution.problems]
     if not problems and not unknown:
         try:
-            leaves = with_conversions(codec.schema, leaves, _converted(source, codec, target, options, found, resolution))
+            leaves = with_conversions(
+                codec.schema, leaves, _converted(source, codec, target, options, found, resolution)
+            )
         except StateMismatchError as error:
             problems = [*map(str, error.mismatches), *error.hints, *found.hints]
         except (MigrationError, InvalidArgumentError) as error:  # of rules that do not fit, and of a default

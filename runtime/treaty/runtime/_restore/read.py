@@ -61,7 +61,9 @@ def _target(leaf: Any, declared: Declared | None, sharding: Any, options: Option
 def _refuse_narrowing(targets: Mapping[Path, Target]) -> None:
     wide = {dtype for dtype in {one.wanted for one in targets.values() if not one.on_host} if narrowed(dtype) != dtype}
     if wide:
-        lines = (cannot_hold(one.wanted, path) for path, one in targets.items() if not one.on_host and one.wanted in wide)
+        lines = (
+            cannot_hold(one.wanted, path) for path, one in targets.items() if not one.on_host and one.wanted in wide
+        )
         raise TreatyError("\n".join(lines))
 
 

@@ -53,7 +53,7 @@ class _ValueWalker:
     schema: Schema
 
     def cls(self, cls: ir.Class, value: Any, path: Path) -> Iterator[Mismatch]:
-        if cls.kind in ("typeddict", "keywords"):
+        if cls.is_dict:
             name = short(cls.id) if cls.kind == "typeddict" else "the keywords of a Partial"
             yield from self._entries(cls, name, value, path)
         elif symbol_of(type(value)) != cls.symbol or not is_class_of(type(value), cls.id):

@@ -73,7 +73,7 @@ class _Filler:
             return state
         filled = dict(state)
         for field in cls.fields:
-            below = template[field.name] if cls.kind in ("typeddict", "keywords") else getattr(template, field.name)
+            below = cls.value_of(field, template)
             if field.spread:
                 text = key_text(field.key)
                 filled |= text.spread(self.type(field.type, text.gathered(filled), below))
