@@ -2,10 +2,8 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.tree_util import Partial

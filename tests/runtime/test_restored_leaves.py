@@ -185,7 +185,7 @@ class Partly:
     """As `Counted`, under another name and with a default."""
 
     w: Float32[Array, "d"]
-    count: Int32[Array, ""] = jnp.int32(7)  # type: ignore[assignment]
+    count: Int32[Array, ""] = jnp.int32(7)
 
 
 load(Partly)
