@@ -124,7 +124,7 @@ class _Application:
 
     def _call(self, plan: Through, value: Any, path: Path) -> Any:
         assert isinstance(plan.step, Function)
-        name = f"migration({plan.cls.rpartition(':')[2]}, {plan.number}) at {show_keys(path)}"
+        name = f"{_named(plan)} at {show_keys(path)}"
         try:
             given = settled(plan.step.call(pending(value)))
         except Exception as error:  # a migration is user code: it can raise anything
@@ -174,7 +174,7 @@ class _Application:
         try:
             found = by_rule(shape.rule, named, known, inward=not plan.back)
         except KeyMapError as error:
-            where = f"migration({plan.cls.rpartition(':')[2]}, {plan.number}) at {show_keys(path)}"
+            where = f"{_named(plan)} at {show_keys(path)}"
             raise MigrationError("\n".join(f"{line}, in {where}" for line in error.problems)) from None
         for name, one in found.items():
             yield gathered_path(_given(plan), tuple(name.split(other))), one
@@ -216,8 +216,15 @@ def _target(plan: Through, move: Move, at: Path) -> Path:
     leg = move.rule.legs[0]
     source, target = (leg.field, leg.stored) if plan.back else (leg.stored, leg.field)
     match = source.regex(leg.indices).fullmatch((SEPARATOR if plan.back else ".").join(fused(at)))
-    assert match is not None  # the path was found by this pattern
+    if match is None:  # keys that the rule takes for numbers, and that are none
+        raise MigrationError(
+            f"expected keys that {move.rule} can name, got another at {show_keys(at)}, in {_named(plan)}"
+        )
     return gathered_path(_given(plan), tuple(target.fill(match.groupdict()).split("." if plan.back else SEPARATOR)))
+
+
+def _named(plan: Through) -> str:
+    return f"migration({plan.cls.rpartition(':')[2]}, {plan.number})"
 
 
 def _given(plan: Through) -> Schema:
