@@ -676,17 +676,10 @@ def test_a_default_without_a_name_that_moved_on_is_told_in_time(project: Project
 def test_a_key_that_a_rule_cannot_name_is_told(project: Project, tmp_path: Path) -> None:
     item = "@state\nclass B:\n    {}: int\n@state\nclass A:\n    table: dict[str, B]\n"
     project.release(item.format("x"))
-    for key in ("a.b", "k"):
-        value = project["A"](table={"1": project["B"](x=1), key: project["B"](x=2)})
-        path = write(tmp_path / key, value, ["directory"])["directory"]
-        for rule in ("Rule('table.{k}.x', 'table.{k}.y')", "Rule('table.{k}.x', 'table[{k}].y')"):
-            changed = project.declare(item.format("y") + f"migration(A, 1, moves=[{rule}])\n")
-            if not resolve(project.history("A")[1].schema, schema_of(changed["A"]), history_of).ok:
-                continue
-            try:
-                found = restore(path, changed["A"])
-            except MigrationError as error:
-                assert "can name, got another at $.table" in str(error)
-            else:
-                assert {one.y for one in found.table.values()} == {1, 2}
-            project.declare(item.format("x"))
+    value = project["A"](table={"1": project["B"](x=1), "k": project["B"](x=2)})
+    paths = write(tmp_path, value, ["directory"])
+    changed = project.declare(item.format("y") + "migration(A, 1, moves=[Rule('table.{k}.x', 'table[{k}].y')])\n")
+    with pytest.raises(
+        MigrationError, match=r"^expected keys that .* can name, got another at \$\.table\.k\.x, in mig"
+    ):
+        restore(paths["directory"], changed["A"])

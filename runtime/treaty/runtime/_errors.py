@@ -41,7 +41,7 @@ class StateMismatchError(TreatyError, ValueError):
         return "\n".join([*map(str, self.mismatches), *self.hints])
 
 
-class _Listing(Exception):
+class _ManyProblems(Exception):
     """What errors have in common that list all that is wrong."""
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -137,7 +137,7 @@ class MissingFunctionError(TreatyError, KeyError):
     __str__ = Exception.__str__  # a KeyError would show the message quoted
 
 
-class KeyMapError(_Listing, TreatyError, ValueError):
+class KeyMapError(_ManyProblems, TreatyError, ValueError):
     """A key map does not fit a checkpoint: a tensor without a rule, two for one field, a layout of other axes.
 
     `problems` holds all of them.
@@ -148,7 +148,7 @@ class MigrationError(TreatyError):
     """A migration raised, or gave what is not the next revision; or a state cannot be written as an earlier one."""
 
 
-class ConversionError(_Listing, TreatyError):
+class ConversionError(_ManyProblems, TreatyError):
     """What was written is not what was read. `problems` holds every leaf that differs; nothing was put in place."""
 
 
