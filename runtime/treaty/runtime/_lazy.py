@@ -237,7 +237,8 @@ def read_by_bands(
     for start, box in bands(shape, chunks):
         memory = aligned(box, dtype)
         ahead.append((memory, begin(start, memory)))
-        while len(ahead) > (memory.nbytes <= _AHEAD):
+        most = 1 if memory.nbytes <= _AHEAD else 0
+        while len(ahead) > most:
             done, wait = ahead.popleft()
             wait()
             yield done.reshape(-1)

@@ -2,14 +2,14 @@
 
 import gzip
 import os
+import sys
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import jax
 
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime._flax.chunk_size import chunk_bytes
 from treaty.runtime._flax.read import restore
 from treaty.runtime._flax.registry import has_own_code
 from treaty.runtime._flax.write import to_host_state
@@ -17,9 +17,19 @@ from treaty.runtime._state.registry import codec_of_instance
 from treaty.runtime._storage.files import read_buffer
 from treaty.runtime.formats import msgpack
 from treaty.runtime.formats.msgpack import instances
+from treaty.runtime.formats.msgpack.encode import CHUNK_BYTES
 from treaty.runtime.formats.msgpack.instances import join_pieces, save_file
 
 FilePath = str | os.PathLike[str]
+_NAMES: Final = (
+    "treaty.runtime.serialization"  # the module of the names; it imports this one, so it is asked by its name
+)
+
+
+def chunk_bytes() -> int:
+    """The size of an array above which it is stored in parts: users assign `serialization.MAX_CHUNK_SIZE`, as they assign Flax's."""
+    size: int = sys.modules[_NAMES].MAX_CHUNK_SIZE if _NAMES in sys.modules else CHUNK_BYTES
+    return size
 
 
 def msgpack_serialize(pytree: Any, in_place: bool = False) -> bytes:

@@ -10,8 +10,9 @@ from attrs import define, field, frozen
 
 from treaty.runtime._errors import KeyMapError, show_keys
 from treaty.runtime._keymaps.views import Unfit, cut, join, lengths_along, rearrange, stack, take
+from treaty.runtime._lazy import LazyArray
 from treaty.runtime._same import same_bytes
-from treaty.runtime._trees import flatten, is_stored_array, nest_named, shown
+from treaty.runtime._trees import dotted, flatten, is_stored_array, map_leaves, nest_named, shown
 from treaty.schema._key_patterns import BELOW, SEPARATOR, Layout, Pattern, parse_field, parse_stored
 from treaty.schema.keymap import KeyMap, Rule
 
@@ -39,6 +40,22 @@ def to_stored(keymap: KeyMap, tree: Mapping[str, Any]) -> dict[str, Any]:
     stored = _Run(keymap, False, keymap.sizes, problems).apply(flat, _ignored(keymap.ignore_fields, parse_field))
     _finish(problems, keymap, stored)
     return stored
+
+
+def field_state(keymap: KeyMap, state: Mapping[str, Any], sizes: Mapping[str, int] | None) -> dict[str, Any]:
+    """`to_fields` in memory, of nested dicts, or of tensors by whole names."""
+    return _read(to_fields(keymap, dotted(dict(state)), sizes))
+
+
+def stored_state(keymap: KeyMap, state: Mapping[str, Any]) -> dict[str, Any]:
+    """`to_stored` in memory, as nested dicts."""
+    return _read(nest_named(to_stored(keymap, state)))
+
+
+def _read(tree: dict[str, Any]) -> dict[str, Any]:
+    """Lazy arrays are of files: whoever has a state dict in memory wants arrays in it."""
+    found: dict[str, Any] = map_leaves(lambda leaf: leaf.read() if isinstance(leaf, LazyArray) else leaf, tree)
+    return found
 
 
 def by_rule(rule: Rule, tensors: Mapping[str, Any], sizes: Mapping[str, int], *, inward: bool) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.progress import progress_bar
 from treaty.runtime._process.watching import Measure
 from treaty.runtime._restore.casts import FittedDtypes, fit_dtypes
-from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.mapped import NOTHING, build_mapped
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.read import read_arrays
@@ -47,7 +46,7 @@ def _measured(source: Source, codec: Codec[Any], target: Any, options: Options, 
         if built is not NOTHING:
             if measure.is_wanted:
                 measure.nbytes = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(built))
-            measure.note = source.inferred
+            measure.note = source.note
             return built
     return _restore(source, codec, target, options, measure)
 
@@ -62,8 +61,8 @@ def _restore(source: Source, codec: Codec[Any], target: Any, options: Options, m
     with collector_paused():
         found = resolve(source, codec, options) if options.keymap is None else _mapped(source, options.keymap, options)
         tree = found.tree
-        if not found.is_exact:
-            tree = fit(codec.schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
+        if found.needs_fit:
+            tree = source.fitted(codec.schema, tree)
         dims = class_dims(codec, options.dims, options.keymap)
         checked = _checked(codec, target, tree, dims, options, found)
         shapes, declared = checked.shapes, checked.declared
@@ -75,7 +74,7 @@ def _restore(source: Source, codec: Codec[Any], target: Any, options: Options, m
         # A numpy scalar may stand for an array without axes: it is placed and converted as one.
         arrays.update((path, np.asarray(leaves[path])) for path in declared if isinstance(leaves.get(path), np.generic))
     measure.nbytes = sum(leaf.nbytes for leaf in arrays.values())
-    measure.note = source.inferred
+    measure.note = source.note
     with progress_bar("restore", measure.nbytes, options.progress) as advance:
         leaves.update(read_arrays(arrays, declared, placed, options, advance))
     with collector_paused():
@@ -87,7 +86,7 @@ def _mapped(source: Source, keymap: KeyMap, options: Options) -> Resolved:
     from treaty.runtime._keymaps.apply import to_fields
 
     mapped = to_fields(keymap, source.named(), options.dims)
-    return Resolved(nest(select(list(flatten(mapped)), options.at, source.where)), is_exact=False)
+    return Resolved(nest(select(list(flatten(mapped)), options.at, source.where)), needs_fit=True)
 
 
 def _checked(

@@ -8,7 +8,6 @@ from attrs import frozen
 
 from treaty.runtime._errors import InvalidArgumentError, MigrationError, StateMismatchError
 from treaty.runtime._restore.casts import fit_dtypes, with_conversions
-from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.resolve import Resolved, carried_out, find_resolution
 from treaty.runtime._restore.source import Source
@@ -109,8 +108,8 @@ def _converted(
 ) -> Mapping[Path, tuple[str, str]]:
     """What the stored shapes show; raises what does not fit."""
     tree = found.tree if found.resolution is None else carried_out(resolution, found.tree, options)
-    if not found.is_exact:
-        tree = fit(codec.schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
+    if found.needs_fit:
+        tree = source.fitted(codec.schema, tree)
     return fit_dtypes(codec, target, tree, options.dims, options.cast).converted
 
 

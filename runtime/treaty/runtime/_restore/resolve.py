@@ -15,7 +15,6 @@ from treaty.runtime._errors import InvalidArgumentError, Mismatch, StateMismatch
 from treaty.runtime._evolve.apply import carry_out
 from treaty.runtime._evolve.histories import has_history, history_of
 from treaty.runtime._restore.casts import with_conversions
-from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.select import narrowed
 from treaty.runtime._restore.source import Source, says_nothing
@@ -34,7 +33,7 @@ class Resolved:
     """A state dict of the reader, as far as it can be one; `resolution` is None where nothing had to be done."""
 
     tree: Any
-    is_exact: bool
+    needs_fit: bool  # whether its leaves are still in the forms of a format that forgets some
     resolution: Resolution | None = None
     hints: tuple[str, ...] = ()  # of a checkpoint that is of no known revision
 
@@ -51,11 +50,11 @@ def resolve(source: Source, codec: Codec[Any], options: Options) -> Resolved:
     tree = carried_out(found.resolution, found.tree, options)
     if found.resolution.ok:
         note_resolution(source, codec, found.resolution)
-    return Resolved(tree, found.is_exact, found.resolution)
+    return Resolved(tree, found.needs_fit, found.resolution)
 
 
 def note_resolution(source: Source, codec: Codec[Any], resolution: Resolution) -> None:
-    source.inferred = f"as {codec.schema.root_class.qualname}: {resolution.summary()}"
+    source.note = f"as {codec.schema.root_class.qualname}: {resolution.summary()}"
 
 
 def note_conversions(
@@ -64,7 +63,7 @@ def note_conversions(
     """The same, with the dtypes that are converted as they are read."""
     found = resolution or resolve_schemas(codec.schema, codec.schema)
     told = summary(with_conversions(codec.schema, found.leaves, converted), found.dropped)
-    source.inferred = f"as {codec.schema.root_class.qualname}: {told}"
+    source.note = f"as {codec.schema.root_class.qualname}: {told}"
 
 
 def hints_of(resolution: Resolution | None, options: Options) -> Iterator[str]:
@@ -103,7 +102,7 @@ def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Reso
         return _by_structure(source, codec, options, _history(codec))
     tree = source.tree(codec.schema if options.at is None else None, options.at)
     if options.revision is None and writer.is_like(codec.schema) and _says_present(source, codec):
-        return Resolved(tree, source.is_exact)
+        return Resolved(tree, not source.is_exact)
     revisions = dict(source.revisions)
     if options.revision is not None:
         history = _history(codec)
@@ -115,7 +114,7 @@ def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Reso
         assert source.schema is not None
         reader = _without_defaults(reader, source.schema)
     found = resolve_schemas(writer, reader, history_of, revisions=revisions, cast=options.cast or {})
-    return Resolved(tree, source.is_exact, found)
+    return Resolved(tree, not source.is_exact, found)
 
 
 def _without_defaults(reader: Schema, writer: Schema) -> Schema:
@@ -190,21 +189,21 @@ def _by_structure(source: Source, codec: Codec[Any], options: Options, history: 
         if options.revision is not None and (mismatches := explain(schema, abstract(tree))):
             # Else a default would take the place of what is stored.
             raise StateMismatchError(mismatches, [f"revision={number} was asked for, and {source.where} is not of it"])
-        return Resolved(tree, True, resolution_from(number, codec, source.revisions, options.cast))
-    fits = list(_fitting(source, codec, options, history))
+        return Resolved(tree, False, resolution_from(number, codec, source.revisions, options.cast))
+    candidates = list(_fitting(source, codec, options, history))
     name = codec.schema.root_class.qualname
-    if not fits:
+    if not candidates:
         hint = f"the checkpoint is none of the revisions 1 to {history.last} of {name} either"
         whole = _present(source, codec, options)
-        return Resolved(whole.tree, whole.is_exact, hints=(hint,))
-    if len({_meaning(resolution) for _, _, resolution in fits}) > 1 and not _give_the_same(fits):
-        numbers = [number for number, _, _ in fits]
+        return Resolved(whole.tree, whole.needs_fit, hints=(hint,))
+    if len({_meaning(resolution) for _, _, resolution in candidates}) > 1 and not _lead_to_the_same_state(candidates):
+        numbers = [number for number, _, _ in candidates]
         raise InvalidArgumentError(
             f"expected to know the revision of {name}, got what may be of {' or '.join(map(str, numbers))}, "
             f"which differ in meaning, in {source.where}; pass revision={numbers[0]}, or another of them"
         )
-    _, tree, resolution = fits[0]
-    return Resolved(tree, True, resolution)
+    _, tree, resolution = candidates[0]
+    return Resolved(tree, False, resolution)
 
 
 def _said(source: Source, codec: Codec[Any], history: History) -> int | None:
@@ -225,7 +224,7 @@ def _said(source: Source, codec: Codec[Any], history: History) -> int | None:
 
 
 def _present(source: Source, codec: Codec[Any], options: Options) -> Resolved:
-    return Resolved(source.tree(codec.schema if options.at is None else None, options.at), source.is_exact)
+    return Resolved(source.tree(codec.schema if options.at is None else None, options.at), not source.is_exact)
 
 
 def _fitting(
@@ -265,11 +264,7 @@ def _if_fitting(source: Source, schema: Schema, options: Options) -> Any:
 
 def _tree(source: Source, schema: Schema, options: Options) -> Any:
     tree = source.tree(schema if options.at is None else None, options.at)
-    return (
-        tree
-        if source.is_exact
-        else fit(schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
-    )
+    return tree if source.is_exact else source.fitted(schema, tree)
 
 
 def _schema(codec: Codec[Any], history: History, number: int) -> Schema:
@@ -290,14 +285,14 @@ def _meaning(resolution: Resolution | None) -> str:
     return "as it is" if resolution is None or resolution.is_as_is else repr((resolution.plan, resolution.problems))
 
 
-def _give_the_same(fits: Sequence[tuple[int, Any, Resolution | None]]) -> bool:
+def _lead_to_the_same_state(candidates: Sequence[tuple[int, Any, Resolution | None]]) -> bool:
     """Whether a checkpoint becomes the same, whichever revision it is of, as where None is filled in for what is not there.
 
     No migration of the user's is run to find out: it is one of the chosen revision, or of none.
     """
-    if not all(one is None or (one.ok and not any(functions(one.plan))) for _, _, one in fits):
+    if not all(one is None or (one.ok and not any(functions(one.plan))) for _, _, one in candidates):
         return False
-    trees = [tree if resolution is None else carried_out(resolution, tree) for _, tree, resolution in fits]
+    trees = [tree if resolution is None else carried_out(resolution, tree) for _, tree, resolution in candidates]
     first, *others = (dict(flatten(tree)) for tree in trees)
     return all(one.keys() == first.keys() and all(first[key] is one[key] for key in one) for one in others)
 

@@ -38,7 +38,7 @@ class _DeclaredWalk:
     def __init__(self, schema: Schema) -> None:
         self.found: dict[Keys, Declared] = {}
         self._schema = schema
-        # By the ids of a type and of names; what has them is kept beside, so that no id is used again.
+        # By `id` of a type and of its names, which are slow to hash. They live as long as the walk: no id comes up twice.
         self._declared: dict[tuple[int, int, tuple[str, ...]], Declared] = {}
         self._below: dict[tuple[int, int], tuple[ir.Node, _Names]] = {}
 
@@ -59,16 +59,9 @@ class _DeclaredWalk:
             self.found[path] = Declared(ir.Array(type.dtype, ()), ((),) * len(getattr(state, "shape", ())))
         elif isinstance(type, ir.Key):
             self.found[(*path, "data")] = Declared(type, (*(_called(dim, names) for dim in type.dims), ()))
-        elif isinstance(type, (ir.Sequence, ir.Dict)):
-            item = type.item if isinstance(type, ir.Sequence) else type.value
-            for key, one in state.items():
-                self._in_type(item, one, names, (*path, key), casts)
-        elif isinstance(type, ir.Tuple):
-            for index, item in enumerate(type.items):
-                self._in_type(item, state[str(index)], names, (*path, str(index)), casts)
-        elif isinstance(type, ir.Partial):
-            self._in_type(type.args, state["args"], names, (*path, "args"), casts)
-            self._in_type(type.keywords, state["keywords"], names, (*path, "keywords"), casts)
+        elif isinstance(type, (ir.Sequence, ir.Tuple, ir.Dict, ir.Partial)):
+            for key, part in (ir.parts(self._schema, type, state.keys()) or {}).items():
+                self._in_type(part, state[key], names, (*path, key), casts)
         elif isinstance(type, (ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped, ir.Optional)):
             return
         else:

@@ -103,7 +103,9 @@ def codec_of_class(cls: Any) -> Codec[Any]:
     if not isinstance(origin, type):
         raise CodecError(f"expected a state class or an instance of one, got {type(cls).__name__}: {cls!r}")
     schema = schema_as_generated(cls, lambda id: _generated(origin, id))
-    codec = _codecs.get((origin, schema.root)) or _import(origin, schema.root)
+    codec = _codecs.get((origin, schema.root))  # imported when it was asked what the code was generated for
+    if codec is None:
+        raise CodecError(missing_code(origin, schema.root))
     if not _serves(codec, cls):
         raise CodecError(
             f"the code of {codec.id} is for another definition of its classes; call treaty.generator.load again"
@@ -178,14 +180,6 @@ def _generated(cls: type, id: str) -> Schema | None:
         import_generated(cls.__module__)
     codec = _codecs.get((cls, id))
     return None if codec is None else codec.schema
-
-
-def _import(cls: type, id: str) -> Codec[Any]:
-    import_generated(cls.__module__)
-    try:
-        return _codecs[cls, id]
-    except KeyError:
-        raise CodecError(missing_code(cls, id)) from None
 
 
 def missing_code(cls: type, id: str) -> str:

@@ -32,7 +32,7 @@ def to_state_dict(obj: object, cls: Any = None, *, keymap: KeyMap | None = None)
     state = write_state(codec_for(obj, cls), obj)
     if keymap is None:
         return state
-    from treaty.runtime._keymaps.state_dicts import stored_state
+    from treaty.runtime._keymaps.apply import stored_state
 
     return stored_state(keymap, state)
 
@@ -90,7 +90,7 @@ def from_state_dict(
     keeps them where they are. A `keymap` says which of the names in `state` are which fields; `dims` are also sizes that it may need.
     """
     if keymap is not None:
-        from treaty.runtime._keymaps.state_dicts import field_state
+        from treaty.runtime._keymaps.apply import field_state
 
         if not isinstance(state, Mapping):
             _tell(explain(target, state))
