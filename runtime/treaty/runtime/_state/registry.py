@@ -42,6 +42,7 @@ class Codec(Generic[_T]):
 
 _codecs: dict[tuple[Any, str], Codec[Any]] = {}
 _checked: dict[Any, Codec[Any]] = {}  # class, alias or codec -> codec known to be fresh
+_bare: dict[type, Codec[Any]] = {}  # the same of generic classes without arguments, which need not be those of an instance
 
 
 def register(codec: Codec[_T]) -> Codec[_T]:
@@ -51,6 +52,7 @@ def register(codec: Codec[_T]) -> Codec[_T]:
         codec = attrs.evolve(codec, revision=known.revision)  # compiled in memory, of a declaration that is locked
     _codecs[codec.cls, codec.id] = codec
     _checked.clear()
+    _bare.clear()
     return codec
 
 
@@ -102,6 +104,8 @@ def codec_of_class(cls: Any) -> Codec[Any]:
     origin = typing.get_origin(cls) or cls
     if not isinstance(origin, type):
         raise CodecError(f"expected a state class or an instance of one, got {type(cls).__name__}: {cls!r}")
+    if cls in _bare:
+        return _bare[cls]
     schema = schema_as_generated(cls, lambda id: _generated(origin, id))
     codec = _codecs.get((origin, schema.root))  # imported when it was asked what the code was generated for
     if codec is None:
@@ -111,15 +115,21 @@ def codec_of_class(cls: Any) -> Codec[Any]:
             f"the code of {codec.id} is for another definition of its classes; call treaty.generator.load again"
         )
     _check_fresh(codec, schema)
-    _checked[cls] = codec
+    if isinstance(cls, type) and getattr(cls, "__parameters__", None):
+        _bare[cls] = codec
+    else:
+        _checked[cls] = codec
     return codec
 
 
 def codec_of_instance(obj: Any) -> Codec[Any]:
     """The codec of an instance. Of a generic class there may be several: then the class must be given."""
     cls = type(obj)
+    found = _checked.get(cls)
+    if found is not None:
+        return found
     if not getattr(cls, "__parameters__", ()):
-        return _checked.get(cls) or codec_of_class(cls)
+        return codec_of_class(cls)
     import_generated(cls.__module__)
     typed = [codec for (origin, id), codec in list(_codecs.items()) if origin is cls and "[" in id]
     if len(typed) == 1:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 
 from treaty.runtime._state import alike
@@ -12,11 +13,14 @@ from treaty.runtime._state.registry import codec_of_instance
 from treaty.schema import TreatyError
 from treaty.schema._declare import state_options
 
+_leaf_types: set[type] = {np.ndarray, bool, int, float, str, type(None)}
 Restore: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]  # an instance like the template, from a state dict
 
 
 def write_untyped(value: Any) -> Any:
-    """Containers in state-dict form; leaves as they are."""
+    """Containers and PRNG keys in state-dict form; other leaves as they are."""
+    if type(value) in _leaf_types:
+        return value
     if isinstance(value, dict):
         state = {str(key): write_untyped(one) for key, one in value.items()}
         if len(state) != len(value):
@@ -28,8 +32,11 @@ def write_untyped(value: Any) -> Any:
         return {str(index): write_untyped(one) for index, one in enumerate(value)}
     if state_options(type(value)) is not None:
         return codec_of_instance(value).write(value)
-    dtype = getattr(value, "dtype", None)
-    return value if dtype is None or isinstance(dtype, np.dtype) or not is_key(value) else write_key(value)
+    if is_key(value):
+        return write_key(value)
+    if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+        _leaf_types.add(type(value))  # keys are of a type of their own
+    return value
 
 
 def read_untyped(state: Any) -> Any:
