@@ -230,3 +230,10 @@ def test_a_key_of_another_implementation_or_shape_than_the_templates_is_told() -
     for template in (jax.random.key(7, impl="rbg"), jax.random.split(jax.random.key(7), 2)):
         with pytest.raises(StateMismatchError):
             from_state_dict(outer(rest=template), stored)
+
+
+def test_a_template_that_is_not_as_its_class_declares_is_told() -> None:
+    template: Any = Pair(pair=(jnp.float32(1), jnp.float32(2)), many=None)  # type: ignore[arg-type]
+    with pytest.raises(StateMismatchError) as caught:
+        from_state_dict(template, to_state_dict(pair()))
+    assert str(caught.value) == "expected list, got None at $.many"

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define, field, frozen
 
 from treaty.runtime._errors import KeyMapError, show_keys
-from treaty.runtime._keymaps.views import Unfit, cut, join, lengths_along, rearrange, stack, take
+from treaty.runtime._keymaps.views import AxesMisfit, cut, join, lengths_along, rearrange, stack, take
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime._same import same_bytes
 from treaty.runtime._trees import dotted, flatten, is_stored_array, map_leaves, nest_named, shown
@@ -116,7 +116,7 @@ class _Run:
             if not missing:
                 try:
                     self._rule(rule, sides, cells)
-                except Unfit as error:
+                except AxesMisfit as error:
                     self.problems.append(f"{error} at {error.at or rule}")
         return {name: value for name, (value, _) in self.found.items()}
 
@@ -198,12 +198,12 @@ class _Run:
         assert rule.axis is not None
         for cell in cells:
             if not is_stored_array(cell.value):
-                raise Unfit(f"expected an array to cut, got {shown(cell.value)}", self._shown(cell.name))
+                raise AxesMisfit(f"expected an array to cut, got {shown(cell.value)}", self._shown(cell.name))
             try:
                 layouts = [None if side.layout is None else side.layout.stored for side in sides]
                 lengths = lengths_along(cell.value, rule.axis, layouts, self.sizes)
-            except Unfit as error:
-                raise Unfit(str(error), self._shown(cell.name)) from None
+            except AxesMisfit as error:
+                raise AxesMisfit(str(error), self._shown(cell.name)) from None
             parts = cut(cell.value, rule.axis % cell.value.ndim, lengths)
             for into, part in zip(found, parts, strict=True):
                 into.append(_Cell(cell.name, cell.values, part))
@@ -213,7 +213,7 @@ class _Run:
         for part in parts:
             fits = is_stored_array(part) and -part.ndim <= axis < part.ndim
             if not fits or part.dtype != parts[0].dtype or _without(part, axis) != _without(parts[0], axis):
-                raise Unfit(
+                raise AxesMisfit(
                     f"expected parts that fit along axis {axis}, got {', '.join(map(shown, parts))}",
                     self._shown(target, False),
                 )
@@ -237,14 +237,14 @@ class _Run:
             return [({}, group[0].value)]
         for cell in group:
             if not is_stored_array(cell.value):
-                raise Unfit(f"expected an array, got {shown(cell.value)}", self._shown(cell.name))
+                raise AxesMisfit(f"expected an array, got {shown(cell.value)}", self._shown(cell.name))
         value = self._stacked(side.stacked, group, at)
         left = (*((name,) for name in side.stacked), *side.layout.stored)
         right = (*((name,) for name in side.spread), *side.layout.field)
         try:
             value = rearrange(value, Layout(left, right), self.sizes)
-        except Unfit as error:
-            raise Unfit(str(error), at) from None
+        except AxesMisfit as error:
+            raise AxesMisfit(str(error), at) from None
         found: list[tuple[dict[str, str], Any]] = [({}, value)]
         for name in side.spread:
             found = [
@@ -259,7 +259,7 @@ class _Run:
             return group[0].value
         for cell in group:
             if any(len(cell.values[name]) > _DIGITS for name in names):
-                raise Unfit(f"expected numbers of at most {_DIGITS} digits to stack", self._shown(cell.name[:80]))
+                raise AxesMisfit(f"expected numbers of at most {_DIGITS} digits to stack", self._shown(cell.name[:80]))
         by_index = {tuple(int(cell.values[name]) for name in names): cell for cell in group}
         counts = [1 + max(index[axis] for index in by_index) for axis in range(len(names))]
         if math.prod(counts) > len(by_index):
@@ -267,12 +267,12 @@ class _Run:
             near = product(*(range(min(count, len(by_index) + 1)) for count in counts))
             missing = next(index for index in near if index not in by_index)
             shown_ = ", ".join(f"{name}={number}" for name, number in zip(names, missing, strict=True))
-            raise Unfit(f"expected all from 0 on to stack, got none with {shown_}", at)
+            raise AxesMisfit(f"expected all from 0 on to stack, got none with {shown_}", at)
         cells = [by_index[index] for index in product(*map(range, counts))]
         for cell in cells:
             if shown(cell.value) != shown(cells[0].value):
                 expected, got = shown(cells[0].value), shown(cell.value)
-                raise Unfit(f"expected {expected} to stack, got {got}", self._shown(cell.name))
+                raise AxesMisfit(f"expected {expected} to stack, got {got}", self._shown(cell.name))
         values = [cell.value for cell in cells]
         for count in reversed(counts):
             values = [stack(values[start : start + count]) for start in range(0, len(values), count)]

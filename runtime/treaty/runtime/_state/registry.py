@@ -42,7 +42,9 @@ class Codec(Generic[_T]):
 
 _codecs: dict[tuple[Any, str], Codec[Any]] = {}
 _checked: dict[Any, Codec[Any]] = {}  # class, alias or codec -> codec known to be fresh
-_bare: dict[type, Codec[Any]] = {}  # the same of generic classes without arguments, which need not be those of an instance
+_bare: dict[
+    type, Codec[Any]
+] = {}  # the same of generic classes without arguments, which need not be those of an instance
 
 
 def register(codec: Codec[_T]) -> Codec[_T]:

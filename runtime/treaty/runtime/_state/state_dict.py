@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from operator import getitem
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -57,24 +57,18 @@ def check_state(codec: Codec[Any], state: Mapping[str, Any]) -> None:
         raise
 
 
+class ReadOptions(TypedDict, total=False):
+    """The keywords of `from_state_dict`."""
+
+    dims: Mapping[str, int] | None
+    into: Into | None
+    keymap: KeyMap | None
+
+
 @overload
-def from_state_dict(
-    target: type[_T],
-    state: Mapping[str, Any],
-    *,
-    dims: Mapping[str, int] | None = None,
-    into: Into | None = None,
-    keymap: KeyMap | None = None,
-) -> _T: ...
+def from_state_dict(target: type[_T], state: Mapping[str, Any], **options: Unpack[ReadOptions]) -> _T: ...
 @overload
-def from_state_dict(
-    target: _T,
-    state: Mapping[str, Any],
-    *,
-    dims: Mapping[str, int] | None = None,
-    into: Into | None = None,
-    keymap: KeyMap | None = None,
-) -> _T: ...
+def from_state_dict(target: _T, state: Mapping[str, Any], **options: Unpack[ReadOptions]) -> _T: ...
 def from_state_dict(
     target: Any,
     state: Mapping[str, Any],
@@ -101,7 +95,7 @@ def from_state_dict(
     codec = codec_of_instance(target)
     try:
         filled = templates.fill_untyped(codec.schema, state, target, partial(from_state_dict, into=into))
-    except StateMismatchError:  # of an instance inside, which does not know where it is
+    except Exception:  # of an instance inside, which does not know where it is, or of a template that is not as declared
         _tell(walk(codec.schema, state, dims or {}, write_state(codec, target)))
         raise
     obj = build(codec, filled, dims or {}, into)
