@@ -36,7 +36,7 @@ from treaty.runtime._state.arrays import read_key as read_key
 from treaty.runtime._state.arrays import write_key as write_key
 from treaty.runtime._state.explain import describe
 from treaty.runtime._state.explain_value import DICTS, class_names
-from treaty.runtime._state.numbering import index_keys
+from treaty.runtime._state.numbering import index_keys, int_of
 from treaty.runtime._state.registry import Codec as Codec
 from treaty.runtime._state.scalar_types import bfloat16 as bfloat16
 from treaty.runtime._state.scalar_types import float4_e2m1fn as float4_e2m1fn
@@ -284,11 +284,8 @@ def int_entries(state: Mapping[str, _T], length: int | None = None) -> dict[int,
     """The entries of a dict with int keys, which a state dict holds by their string form."""
     values = {}
     for key, value in entries(state, length).items():
-        try:
-            number = int(key)
-        except ValueError:
-            raise Misfit from None
-        if str(number) != key:
+        number = int_of(key)
+        if number is None:
             raise Misfit
         values[number] = value
     return values

@@ -95,7 +95,9 @@ def from_state_dict(
     codec = codec_of_instance(target)
     try:
         filled = templates.fill_untyped(codec.schema, state, target, partial(from_state_dict, into=into))
-    except Exception:  # of an instance inside, which does not know where it is, or of a template that is not as declared
+    except (
+        Exception
+    ):  # of an instance inside, which does not know where it is, or of a template that is not as declared
         _tell(walk(codec.schema, state, dims or {}, write_state(codec, target)))
         raise
     obj = build(codec, filled, dims or {}, into)
