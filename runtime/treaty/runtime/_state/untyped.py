@@ -32,11 +32,16 @@ def write_untyped(value: Any) -> Any:
         return {str(index): write_untyped(one) for index, one in enumerate(value)}
     if state_options(type(value)) is not None:
         return codec_of_instance(value).write(value)
-    if is_key(value):
+    if _is_key(value):
         return write_key(value)
     if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
         _leaf_types.add(type(value))  # keys are of a type of their own
     return value
+
+
+def _is_key(value: Any) -> bool:
+    """Also of values of other libraries, whose dtypes JAX does not know."""
+    return isinstance(value, (jax.Array, jax.ShapeDtypeStruct)) and is_key(value)
 
 
 def read_untyped(state: Any) -> Any:
@@ -48,7 +53,7 @@ def like_template(template: Any, state: Any, restore: Restore) -> Any:
     """The subtree in the template's containers and state classes; where the two differ in structure, the state as it is."""
     if not isinstance(state, Mapping):
         return state
-    if is_key(template):
+    if _is_key(template):
         return _key_like(template, state)
     if state_options(type(template)) is not None:
         return restore(template, state)
