@@ -1,5 +1,6 @@
 """Drop-in for flax.serialization and eformer.pytree._serialization: the same names and bytes, with assertions (docs/flax.md)."""
 
+from treaty.runtime._flax.bytes import ask_there as _ask_there
 from treaty.runtime._flax.bytes import compress_bytes as compress_bytes
 from treaty.runtime._flax.bytes import decompress_bytes as decompress_bytes
 from treaty.runtime._flax.bytes import from_bytes as from_bytes
@@ -21,3 +22,4 @@ from treaty.runtime._flax.report import validate_serializable as validate_serial
 from treaty.runtime._flax.write import to_state_dict as to_state_dict
 
 MAX_CHUNK_SIZE = 2**30  # bytes of an array above which it is stored in parts; assign another number to change it
+_ask_there(globals())

@@ -2,10 +2,10 @@
 
 import gzip
 import os
-import sys
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import jax
 
@@ -21,14 +21,18 @@ from treaty.runtime.formats.msgpack.encode import CHUNK_BYTES
 from treaty.runtime.formats.msgpack.instances import join_pieces, save_file
 
 FilePath = str | os.PathLike[str]
-_NAMES: Final = (
-    "treaty.runtime.serialization"  # the module of the names; it imports this one, so it is asked by its name
-)
+_assigned: Mapping[str, Any] = {"MAX_CHUNK_SIZE": CHUNK_BYTES}
+
+
+def ask_there(names: Mapping[str, Any]) -> None:
+    """Look MAX_CHUNK_SIZE up in these names from now on, where users assign it: those of a module that imports this one."""
+    global _assigned
+    _assigned = names
 
 
 def chunk_bytes() -> int:
-    """The size of an array above which it is stored in parts: users assign `serialization.MAX_CHUNK_SIZE`, as they assign Flax's."""
-    size: int = sys.modules[_NAMES].MAX_CHUNK_SIZE if _NAMES in sys.modules else CHUNK_BYTES
+    """The size of an array above which it is stored in parts."""
+    size: int = _assigned["MAX_CHUNK_SIZE"]
     return size
 
 
