@@ -17,7 +17,7 @@ from typing import Final
 
 ENV: Final = "FLAX_SERIALIZATION_TEST"
 IMPORT: Final = "from flax import serialization, struct\n"
-OURS: Final = "from flax import struct\nfrom treaty.runtime import serialization\n"
+OURS: Final = "from flax import struct\nfrom flax_private import serialization\n"
 PLUGIN: Final = "flax_with_ours"
 
 OTHERS: Final = [

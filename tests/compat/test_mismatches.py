@@ -134,3 +134,10 @@ def test_not_strict_is_flaxs_leniency_for_a_while() -> None:
         assert serialization.from_bytes({"a": F32}, data)["a"].shape == (9,)
     with pytest.raises(StateMismatchError):
         serialization.from_bytes({"a": F32}, data)
+
+
+def test_a_key_of_thousands_of_digits_is_told_as_text() -> None:
+    key = "9" * 5000
+    with pytest.raises(StateMismatchError) as caught:
+        serialization.from_state_dict({key: np.ones(2)}, {key: np.ones(3)})
+    assert str(caught.value) == f"expected float64[2], got float64[3] at $['{key}']"

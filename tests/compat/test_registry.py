@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import flax.struct
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from tests.compat.trees import FLAX
+from treaty.generator import load
 from treaty.runtime import StateMismatchError, serialization
 from treaty.runtime._flax import registry
+from treaty.schema import state
 
 
 class Outer:
@@ -202,3 +205,35 @@ def test_threads_have_their_own_path_and_strictness() -> None:
         raised = list(pool.map(restore, "abcd", [True, False, True, False]))
     assert raised == [True, False, True, False]
     assert seen == {name: {f"./{name}/0"} for name in "abcd"}
+
+
+@state
+class Overridden:
+    x: int
+
+
+@state
+class WithoutCode:
+    x: int
+
+
+load(Overridden)
+
+
+def test_what_is_registered_over_generated_code_serves_bytes_and_files_too(tmp_path: Path) -> None:
+    cls = Overridden
+    assert serialization.msgpack_restore(serialization.to_bytes(cls(x=1))) == {"x": 1}
+    serialization.register_serialization_state(
+        cls, lambda one: {"y": one.x + 1}, lambda one, stored: cls(x=stored["y"] - 1), override=True
+    )
+    stored = serialization.to_bytes(cls(x=1))
+    assert serialization.msgpack_restore(stored) == {"y": 2} == serialization.to_state_dict(cls(x=1))
+    assert serialization.from_bytes(cls(x=7), stored).x == 1
+    serialization.save_to_file(cls(x=4), tmp_path / "x.msgpack")
+    assert serialization.load_from_file(cls(x=0), tmp_path / "x.msgpack").x == 4
+
+
+def test_a_class_without_code_is_an_issue_and_no_error() -> None:
+    valid, issues = serialization.validate_serializable({"a": WithoutCode(x=1)})
+    assert not valid
+    assert issues[0].startswith("no generated code for ")

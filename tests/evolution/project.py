@@ -112,6 +112,7 @@ class Project:
         for key in [key for key in registry._codecs if key[0].__module__ == self.name]:
             del registry._codecs[key]
         registry._checked.clear()
+        registry._bare.clear()
         for symbol in [one for one in migrations._registered if one.startswith(f"{self.name}:")]:
             del migrations._registered[symbol]
         _clear_caches()

@@ -28,7 +28,7 @@ from treaty.runtime._restore.source import Source
 from treaty.runtime._state.registry import codec_of
 from treaty.runtime.formats.directory import plan as directory_plan
 from treaty.runtime.formats.table import reading
-from treaty.schema import resolve, schema_of
+from treaty.schema import Schema, resolve, schema_of
 from treaty.schema.evolution.inverse import inverse
 from treaty.schema.evolution.resolution import Plan
 
@@ -538,29 +538,30 @@ def test_a_moved_array_goes_to_its_devices_by_region(project: Project, tmp_path:
 
 
 @cache
-def way_of(name: str) -> Plan:
+def way_of(name: str) -> tuple[Plan, Schema]:
     with projects() as make:
         project = make()
         first, second = (ATTENTION, SPLIT) if name == "split" else (LAYERS, SCANNED)
         cls = "Attention" if name == "split" else "Model"
         before = schema_of(project.release(first)[cls])
-        return resolve(before, schema_of(project.release(second)[cls]), history_of).plan
+        after = schema_of(project.release(second)[cls])
+        return resolve(before, after, history_of).plan, after
 
 
 @given(data=st.data())
 def test_the_inverse_of_an_inverse_changes_nothing(data: st.DataObject) -> None:
     sizes = data.draw(st.tuples(*[st.integers(1, 4)] * 4))
     name = data.draw(st.sampled_from(["split", "scan"]))
-    way = way_of(name)
+    way, present = way_of(name)
     d, h, n, v = sizes
     old: dict[str, Any] = {"qkv": _ints(d, 3 * h), "out": _ints(h, d)}
     if name == "scan":
         layers = {str(i): {"kernel": _ints(d, h) + i, "bias": _ints(h) - i} for i in range(n)}
         old = {"layers": layers, "head": _ints(h, v)}
-    new = apply(way, old)
-    assert _same(apply(inverse(way), new), old)
-    assert _same(apply(inverse(inverse(way)), old), new)
-    assert _same(apply(inverse(inverse(inverse(way))), new), old)
+    new = apply(way, old, present)
+    assert _same(apply(inverse(way), new, present), old)
+    assert _same(apply(inverse(inverse(way)), old, present), new)
+    assert _same(apply(inverse(inverse(inverse(way))), new, present), old)
 
 
 def _ints(*shape: int) -> Any:
@@ -670,3 +671,15 @@ def test_a_default_without_a_name_that_moved_on_is_told_in_time(project: Project
     project.release(FILLED.format("seven"))
     project.declare(FILLED.format("seven").replace("more", "most") + step)
     assert resolve(before, schema_of(project["A"]), history_of).ok
+
+
+def test_a_key_that_a_rule_cannot_name_is_told(project: Project, tmp_path: Path) -> None:
+    item = "@state\nclass B:\n    {}: int\n@state\nclass A:\n    table: dict[str, B]\n"
+    project.release(item.format("x"))
+    value = project["A"](table={"1": project["B"](x=1), "k": project["B"](x=2)})
+    paths = write(tmp_path, value, ["directory"])
+    changed = project.declare(item.format("y") + "migration(A, 1, moves=[Rule('table.{k}.x', 'table[{k}].y')])\n")
+    with pytest.raises(
+        MigrationError, match=r"^expected keys that .* can name, got another at \$\.table\.k\.x, in mig"
+    ):
+        restore(paths["directory"], changed["A"])

@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from treaty.runtime import StorageError
 from treaty.runtime._eformer.manager import default_manager
 from treaty.runtime.leaves import tree_deserialize_leaves, tree_serialize_leaves
 
@@ -20,6 +22,9 @@ def spread(values: "np.ndarray[Any, Any]", spec: Any) -> jax.Array:
     return jax.make_array_from_callback(values.shape, NamedSharding(mesh, spec), lambda index: values[index])
 
 
+if jax.process_index() == 0:
+    with open(f"{where}/a file", "w"):
+        pass
 tree: dict[str, Any] = {"w": spread(whole, P("all")), "everywhere": spread(whole, P()), "host": whole, "step": rows}
 committed: list[int] = []
 tree_serialize_leaves(where, tree, prefix="model", commit_callback=lambda: committed.append(1))
@@ -36,3 +41,7 @@ for reader in (None, manager):
             np.testing.assert_array_equal(shard.data, whole[shard.index])
     np.testing.assert_array_equal(got["host"], whole)
     assert got["step"] == rows
+
+said = "cannot " if jax.process_index() == 0 else "process 0 could not begin the save: StorageError: cannot "
+with pytest.raises(StorageError, match=f"^{said}"):
+    tree_serialize_leaves(f"{where}/a file/below", tree, prefix="model")

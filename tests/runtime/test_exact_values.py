@@ -19,7 +19,7 @@ from jax.tree_util import Partial
 from jaxtyping import Float32, Key
 
 from treaty.generator import load
-from treaty.runtime import StateMismatchError, from_state_dict, restore, save, to_bytes, to_state_dict
+from treaty.runtime import StateMismatchError, codec, from_state_dict, restore, save, to_bytes, to_state_dict
 from treaty.runtime.formats import npz, orbax
 from treaty.schema import Dims, Fields, TreatyError, field, state
 
@@ -372,3 +372,22 @@ def test_a_class_that_cannot_be_made_again_is_refused_by_every_save(tmp_path: Pa
 def test_nan_and_signed_zero_are_kept() -> None:
     restored = from_state_dict(Values, to_state_dict(Values(a_float=-0.0)))
     assert math.copysign(1, restored.a_float) == -1
+
+
+@state
+class OwnState:
+    x: float
+    y: int
+
+    def __init__(self, doubled: float) -> None:
+        self.__attrs_init__(x=doubled / 2, y=3)  # type: ignore[attr-defined]
+
+
+load(OwnState)
+
+
+def test_a_field_is_replaced_whatever_the_init_of_the_class_takes() -> None:
+    found = codec.replaced(OwnState(2.0), {"y": 5})
+    assert (type(found), found.x, found.y) == (OwnState, 1.0, 5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+        codec.replaced(OwnState(2.0), {"z": 5})

@@ -12,6 +12,7 @@ from tests.schema import declared
 from tests.schema.declared import Everything, Linear, everything, linear
 from treaty.generator import load
 from treaty.runtime import Mismatch, StateMismatchError, explain, from_state_dict, to_state_dict
+from treaty.schema import TreatyError
 
 load(Everything)
 
@@ -135,3 +136,14 @@ def test_nothing_wrong_gives_nothing() -> None:
     assert explain(Linear, to_state_dict(linear(1, 2))) == ()
     assert explain(linear(1, 2), to_state_dict(linear(1, 2))) == ()
     assert explain(linear(1, 3), to_state_dict(linear(1, 2))) != ()
+
+
+def test_dims_that_the_class_has_not_are_refused_as_a_restore_refuses_them() -> None:
+    stored = to_state_dict(everything())
+    for target in (Everything, everything()):
+        for ask in (explain, from_state_dict):
+            with pytest.raises(TreatyError) as caught:
+                ask(target, stored, dims={"d_modle": 2})
+            assert str(caught.value).startswith(f"{declared.__name__}:Everything has no dim 'd_modle'; its dims: ")
+    with pytest.raises(TreatyError, match="expected an int"):
+        explain(Everything, stored, dims={"d_model": "2"})  # type: ignore[dict-item]

@@ -147,6 +147,7 @@ def test_init_is_asked_once_where_it_makes_what_code_was_generated_for(monkeypat
     assert schema_as_generated(CountedState, lambda _: schema_of(CountedState)) == schema_of(CountedState)
 
     monkeypatch.setattr(registry, "_checked", {})  # as in the next process
+    monkeypatch.setattr(registry, "_bare", {})
     for other in (optax.trace(0.9, accumulator_dtype=jnp.bfloat16), optax.ema(0.9), optax.adam(1e-3)):
         monkeypatch.setitem(globals(), "momentum", other)
         with pytest.raises(CodecError, match="is older than its declaration; run: treaty generate"):

@@ -444,3 +444,32 @@ def test_mapped_tensors_stay_views_of_the_file(tmp_path: Path) -> None:
     query: Any = params.blocks[0].attention.query
     assert not query.flags.owndata
     assert not query.flags.writeable
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_a_tensor_of_other_axes_than_the_layout_is_not_cut(axis: int) -> None:
+    rule = Rule("qkv", ("q", "k"), axis=axis, layout="a b -> b a")
+    with pytest.raises(KeyMapError) as caught:
+        to_fields(KeyMap([rule]), {"qkv": numbers(2, 4, 6)})
+    assert str(caught.value).startswith("expected axes 'a b', got float32[2, 4, 6] at 'qkv'")
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        (["0", "40000000000"], "expected all from 0 on to stack, got none with i=1 at 'layers.0.w'"),
+        (["40000000000"], "expected all from 0 on to stack, got none with i=0 at 'layers.40000000000.w'"),
+        (["0", "9" * 5000], f"expected numbers of at most 18 digits to stack at 'layers.{'9' * 73}'"),
+    ],
+)
+def test_a_hostile_index_costs_nothing(indices: list[str], message: str) -> None:
+    tensors = {f"layers.{index}.w": numbers(2) for index in indices}
+    with pytest.raises(KeyMapError) as caught:
+        to_fields(KeyMap([Rule("layers.{i}.w", "w")]), tensors)
+    assert str(caught.value).splitlines()[0] == message
+
+
+def test_the_first_that_is_missing_of_two_numbers_is_told() -> None:
+    tensors = {f"a.{i}.b.{j}": numbers(2) for i in range(2) for j in range(3) if (i, j) != (1, 1)}
+    with pytest.raises(KeyMapError, match="got none with i=1, j=1"):
+        to_fields(KeyMap([Rule("a.{i}.b.{j}", "w")]), tensors)

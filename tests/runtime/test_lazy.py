@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treaty.runtime._lazy import Start, bands, by_bands, chunk_of, in_parts, read_by_bands
+from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._lazy import LazyArray, Start, bands, by_bands, chunk_of, in_parts, read_by_bands
 
 SHAPES = st.lists(st.integers(0, 6), max_size=4).map(tuple)
 
@@ -67,3 +69,20 @@ def test_chunks_are_bands_of_their_own(shape: tuple[int, ...], limit: int) -> No
 
     for _, box in bands(shape, chunk):
         assert int(np.prod(box)) <= max(limit, 1)
+
+
+def test_a_copy_of_a_lazy_array_is_one() -> None:
+    stored = np.arange(3.0)
+    lazy = LazyArray((3,), stored.dtype, lambda: stored)
+    assert np.shares_memory(np.asarray(lazy), stored)
+    assert not np.shares_memory(np.array(lazy, copy=True), stored)
+    assert np.asarray(lazy, np.float32).dtype == np.float32
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(lazy, np.float32, copy=False)
+
+
+def test_parts_that_do_not_fill_an_array_are_told() -> None:
+    lazy = in_parts((4,), np.dtype(np.float32), lambda: iter([np.zeros(3, np.float32)]))
+    with pytest.raises(CorruptCheckpointError) as caught:
+        lazy.read()
+    assert str(caught.value) == "expected 4 elements of float32[4], got 3"

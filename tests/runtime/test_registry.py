@@ -9,7 +9,8 @@ import pytest
 
 from treaty.generator import generate
 from treaty.generator._project import Project
-from treaty.runtime import CodecError, from_state_dict, to_state_dict
+from treaty.runtime import CodecError, StateMismatchError, explain, from_state_dict, to_state_dict
+from treaty.runtime._state import numbering
 from treaty.runtime._state.registry import codec_of_class, revisions_of
 from treaty.runtime.codec import Codec
 from treaty.schema import SchemaError
@@ -133,3 +134,69 @@ def test_a_generic_class_of_another_module_has_a_revision_of_its_own() -> None:
     found = revisions_of(codec_of_class(TrainState).schema)
     assert found["treaty.schema.library.transformer:TrainState"] == 1
     assert found["treaty.schema.library.optax:AdamW"] == 1
+
+
+GENERIC = """\
+from typing import Generic, TypeVar
+
+from treaty.schema import state
+
+P = TypeVar("P")
+
+
+@state
+class Inner:
+    x: int
+
+
+@state
+class G(Generic[P]):
+    a: P
+    b: int
+
+
+@state
+class Root:
+    g: G[Inner]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stale"),
+    [
+        ("    b: int", "    b: float", "G[{name}:Inner]"),  # the generic class itself
+        ("    x: int", "    x: float", "Inner"),  # an argument
+    ],
+)
+def test_an_instance_of_a_generic_class_is_not_served_by_stale_code(
+    project: Path, old: str, new: str, stale: str
+) -> None:
+    name = f"registry_generic_{abs(hash(new))}"
+    module = write(project, name, GENERIC.replace(old, new), generated_from=GENERIC)
+    with pytest.raises(CodecError) as caught:
+        to_state_dict(module.G(a=module.Inner(x=1), b=2))
+    assert str(caught.value) == (
+        f"the generated code of {name}:{stale.format(name=name)} is older than its declaration; run: treaty generate {name}"
+    )
+
+
+def test_the_code_of_a_generic_instance_does_not_depend_on_what_was_asked_before(project: Path) -> None:
+    module = write(project, "registry_generic_order", GENERIC)
+    value = module.G(a=module.Inner(x=1), b=2)
+    before = to_state_dict(value)
+    assert explain(module.G, {"a": 1, "b": 2}) == ()  # of the class without arguments
+    assert to_state_dict(value) == before == {"a": {"x": 1}, "b": 2}
+    with pytest.raises(StateMismatchError, match=r"expected Inner, got int 1 at \$.a"):
+        to_state_dict(module.G(a=1, b=2))
+
+
+def test_the_keys_of_a_sequence_are_those_that_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other(list[str]):
+        """Another thread puts a shorter list in place in the meantime."""
+
+        def __len__(self) -> int:
+            monkeypatch.setattr(numbering, "_texts", ["0"])
+            return super().__len__()
+
+    monkeypatch.setattr(numbering, "_texts", Other("01234"))
+    assert list(numbering.index_keys(3)) == ["0", "1", "2", "3", "4"]

@@ -20,6 +20,7 @@ from tests.schema.declared import Adam, Block, Everything, Linear, Mode, Moments
 from treaty.generator import load
 from treaty.runtime import CodecError, StateMismatchError, codec, explain, from_state_dict, to_state_dict
 from treaty.schema import ArraySpec, TreatyError, field, state
+from treaty.schema.keymap import KeyMap, Rule
 
 load(Everything)
 
@@ -199,7 +200,9 @@ def test_float64_is_not_narrowed_in_silence() -> None:
     wide = declared_wide()
     load(wide)
     state = {"x": np.ones(2, np.float64)}
-    with pytest.raises(TreatyError, match="expected room for float64 on the device, got jax_enable_x64 off"):
+    with pytest.raises(
+        TreatyError, match=r"expected float64 at \$.*, got a JAX that holds float32 \(jax_enable_x64 is off\); set it, "
+    ):
         from_state_dict(wide, state)
 
 
@@ -321,3 +324,34 @@ def test_hashes_that_attrs_keeps_are_kept() -> None:
     load(Hashed)
     assert hash(from_state_dict(Hashed, {"n": 1})) == hash(Hashed(n=1))
     assert hash(jax.tree.map(lambda x: x, Hashed(n=1))) == hash(Hashed(n=1))
+
+
+def _refused(instance: Any, attribute: Any, value: int) -> None:
+    try:
+        dict[str, int]()["limit"]
+    except KeyError as error:
+        raise ValueError("above the limit") from error
+
+
+@state
+class Limited:
+    x: int = field(validator=_refused)
+
+
+load(Limited)
+
+
+def test_the_cause_of_an_error_of_the_users_own_is_kept() -> None:
+    for into in (None, "numpy"):
+        with pytest.raises(ValueError, match="above the limit") as caught:
+            from_state_dict(Limited, {"x": 1}, into=into)
+        assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_what_is_no_state_dict_is_told_with_a_key_map_as_without() -> None:
+    keymap = KeyMap([Rule("a", "x")])
+    nothing: Any = None
+    for options in (None, keymap):
+        with pytest.raises(StateMismatchError) as caught:
+            from_state_dict(Limited, nothing, keymap=options)
+        assert str(caught.value) == "expected Limited as a dict, got None at $"

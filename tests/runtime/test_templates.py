@@ -1,6 +1,8 @@
 """Restoring into a template: what must be equal, and that every refusal says why."""
 
 import math
+from collections import OrderedDict
+from pathlib import Path
 from typing import Annotated, Any
 
 import equinox as eqx
@@ -12,7 +14,16 @@ from jax import Array
 from jaxtyping import Float32, PyTree
 
 from treaty.generator import load
-from treaty.runtime import StateMismatchError, explain, from_bytes, from_state_dict, to_bytes, to_state_dict
+from treaty.runtime import (
+    StateMismatchError,
+    explain,
+    from_bytes,
+    from_state_dict,
+    restore,
+    save,
+    to_bytes,
+    to_state_dict,
+)
 from treaty.schema import Dims, Fields, field, state
 
 
@@ -151,3 +162,78 @@ def test_restored_values_are_pytrees_like_the_template() -> None:
     restored = from_state_dict(outer({"x": [1]}), to_state_dict(outer({"x": [2]})))
     one: Any = jax.tree.structure(restored)
     assert one == jax.tree.structure(outer({"x": [1]}))
+
+
+@state
+class Pair:
+    pair: tuple[Float32[Array, ""], Float32[Array, ""]]
+    many: Annotated[list[Options], Dims(None)]
+    rest: Any = None
+
+
+load(Pair)
+
+
+def pair(count: int = 1, rest: Any = None) -> Pair:
+    return Pair(pair=(jnp.float32(1), jnp.float32(2)), many=[options() for _ in range(count)], rest=rest)
+
+
+def test_a_stored_tuple_of_more_items_is_told_and_not_cut() -> None:
+    stored = to_state_dict(pair())
+    stored["pair"]["2"] = jnp.float32(3)
+    with pytest.raises(StateMismatchError) as caught:
+        from_state_dict(pair(), stored)
+    assert str(caught.value) == "expected no such key in a tuple of 2, got float32[] at $.pair['2']"
+
+
+def test_a_template_with_another_number_of_items_is_told() -> None:
+    for in_template, in_state in ((2, 1), (1, 2)):
+        with pytest.raises(StateMismatchError) as caught:
+            from_state_dict(pair(in_template), to_state_dict(pair(in_state)))
+        assert str(caught.value) == (f"expected {in_template} items as in the template, got {in_state} items at $.many")
+
+
+def test_an_ordered_dict_comes_back_as_one_below_any() -> None:
+    value = outer(rest=OrderedDict(b=jnp.ones(2), a=OrderedDict(c=1)))
+    restored = from_state_dict(value, to_state_dict(value))
+    assert [type(restored.rest), type(restored.rest["a"]), list(restored.rest)] == [
+        OrderedDict,
+        OrderedDict,
+        ["b", "a"],
+    ]
+
+
+def test_an_ordered_dict_in_a_template_may_stand_for_a_dict() -> None:
+    value = outer(table=OrderedDict(b=jnp.ones(2), a=jnp.zeros(2)), rest={"x": OrderedDict(b=1, a=2)})
+    restored = from_state_dict(value, to_state_dict(value))
+    assert list(restored.table) == ["b", "a"]
+    wrong = outer(table=OrderedDict(b=jnp.ones(2), a=jnp.zeros(2)), rest={"x": OrderedDict(b=1, c=2)})
+    with pytest.raises(StateMismatchError) as caught:
+        from_state_dict(value, to_state_dict(wrong))
+    assert str(caught.value) == "expected the keys b, a as in the template, got b, c at $.rest.x"
+
+
+@pytest.mark.parametrize("name", ["x.npz", "x.msgpack", "x.safetensors", "directory"])
+def test_a_key_below_any_comes_back_in_a_template(tmp_path: Path, name: str) -> None:
+    value = outer(rest={"rng": jax.random.key(7), "many": [jax.random.split(jax.random.key(1), 3)]})
+    save(tmp_path / name, value)
+    template = outer(rest={"rng": jax.random.key(0), "many": [jax.random.split(jax.random.key(0), 3)]})
+    restored = restore(tmp_path / name, template)
+    for got, expected in ((restored.rest["rng"], value.rest["rng"]), (restored.rest["many"][0], value.rest["many"][0])):
+        assert got.dtype == expected.dtype
+        assert (jax.random.key_data(got) == jax.random.key_data(expected)).all()
+    assert set(restore(tmp_path / name, Outer).rest["rng"]) == {"impl", "data"}
+
+
+def test_a_key_of_another_implementation_or_shape_than_the_templates_is_told() -> None:
+    stored = to_state_dict(outer(rest=jax.random.key(7)))
+    for template in (jax.random.key(7, impl="rbg"), jax.random.split(jax.random.key(7), 2)):
+        with pytest.raises(StateMismatchError):
+            from_state_dict(outer(rest=template), stored)
+
+
+def test_a_template_that_is_not_as_its_class_declares_is_told() -> None:
+    template: Any = Pair(pair=(jnp.float32(1), jnp.float32(2)), many=None)  # type: ignore[arg-type]
+    with pytest.raises(StateMismatchError) as caught:
+        from_state_dict(template, to_state_dict(pair()))
+    assert str(caught.value) == "expected list, got None at $.many"

@@ -1,5 +1,6 @@
 """`validate`: a state is checked by its class at any moment, by the attributes of its arrays alone."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from jax import Array
 
 from tests.schema.declared import Adam, Block, Everything, block, everything, linear
 from treaty.generator import load
-from treaty.runtime import StateMismatchError, abstract, save, validate
+from treaty.runtime import StateMismatchError, abstract, save, to_state_dict, validate
 from treaty.schema import TreatyError
 
 load(Everything)
@@ -119,3 +120,14 @@ def test_a_state_that_holds_itself_is_told_and_not_walked_for_ever() -> None:
 
     with pytest.raises(StateMismatchError):
         validate(evolve(everything(), names=loop))
+
+
+def test_a_partial_of_functools_is_refused_as_a_save_refuses_it() -> None:
+    call = everything().call
+    value = evolve(everything(), call=functools.partial(call.func, *call.args, **call.keywords))
+    with pytest.raises(StateMismatchError) as said:
+        validate(value)
+    with pytest.raises(StateMismatchError) as saved:
+        to_state_dict(value)
+    assert str(said.value) == str(saved.value)
+    assert "expected a Partial of " in str(said.value)

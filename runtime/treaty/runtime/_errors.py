@@ -15,7 +15,7 @@ Path = tuple[str | int, ...]  # str: a field, int: an index, and a dict key is a
 
 _STEPS_SHOWN: Final = 6
 
-_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,17})\Z", re.ASCII)
+INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,17})\Z", re.ASCII)
 
 
 class Mismatch(NamedTuple):
@@ -35,7 +35,21 @@ class StateMismatchError(TreatyError, ValueError):
     def __init__(self, mismatches: Sequence[Mismatch], hints: Sequence[str] = ()) -> None:
         self.mismatches = tuple(mismatches)
         self.hints = tuple(hints)
-        super().__init__("\n".join([*map(str, self.mismatches), *self.hints]))
+        super().__init__(self.mismatches, self.hints)  # what it is made from, so that it can be pickled
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.mismatches), *self.hints])
+
+
+class _ManyProblems(Exception):
+    """What errors have in common that list all that is wrong."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 class CorruptCheckpointError(TreatyError, ValueError):
@@ -123,27 +137,19 @@ class MissingFunctionError(TreatyError, KeyError):
     __str__ = Exception.__str__  # a KeyError would show the message quoted
 
 
-class KeyMapError(TreatyError, ValueError):
+class KeyMapError(_ManyProblems, TreatyError, ValueError):
     """A key map does not fit a checkpoint: a tensor without a rule, two for one field, a layout of other axes.
 
     `problems` holds all of them.
     """
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 class MigrationError(TreatyError):
     """A migration raised, or gave what is not the next revision; or a state cannot be written as an earlier one."""
 
 
-class ConversionError(TreatyError):
+class ConversionError(_ManyProblems, TreatyError):
     """What was written is not what was read. `problems` holds every leaf that differs; nothing was put in place."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 class UnaddressableArrayError(TreatyError, ValueError):
@@ -178,7 +184,7 @@ def show_steps(wanted: int, steps: Iterable[int]) -> str:
 
 @lru_cache(2**16)
 def _show_state_key(key: str) -> str:
-    return _show_key(int(key) if _INDEX.match(key) else key)
+    return _show_key(int(key) if INDEX.match(key) else key)
 
 
 def _show_key(key: str | int) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import attrs
 import numpy as np
 
+from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._storage.memory import aligned
 
 HostArray: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -80,8 +81,7 @@ class LazyArray:
             job.run()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
-        found = self.read()
-        return found if dtype is None else found.astype(dtype)
+        return np.array(self.read(), dtype, copy=copy)
 
 
 class SharedFile(Protocol):
@@ -172,6 +172,8 @@ def in_parts(shape: tuple[int, ...], dtype: "np.dtype[Any]", parts: Callable[[],
         for part in parts():
             flat[at : at + part.size] = part
             at += part.size
+        if at != whole.size:
+            raise CorruptCheckpointError(f"expected {whole.size} elements of {dtype}{list(shape)}, got {at}")
         return whole
 
     return LazyArray(shape, dtype, read, parts)
@@ -235,7 +237,8 @@ def read_by_bands(
     for start, box in bands(shape, chunks):
         memory = aligned(box, dtype)
         ahead.append((memory, begin(start, memory)))
-        while len(ahead) > (memory.nbytes <= _AHEAD):
+        most = 1 if memory.nbytes <= _AHEAD else 0
+        while len(ahead) > most:
             done, wait = ahead.popleft()
             wait()
             yield done.reshape(-1)

@@ -81,7 +81,9 @@ def insert(tree: dict[str, Any], path: Sequence[str], leaf: Any) -> None:
             raise CorruptCheckpointError(f"expected one value a place, got two on the way to {show_keys(tuple(path))}")
     if path[-1] in node:
         raise CorruptCheckpointError(f"expected one value a place, got two at {show_keys(tuple(path))}")
-    node[path[-1]] = leaf
+    node[path[-1]] = (
+        leaf if leaf.__class__ is not dict or leaf else {}
+    )  # not the caller's own, which a later leaf would fill
 
 
 def dotted(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from treaty.runtime._state.arrays import read_key as read_key
 from treaty.runtime._state.arrays import write_key as write_key
 from treaty.runtime._state.explain import describe
 from treaty.runtime._state.explain_value import DICTS, class_names
-from treaty.runtime._state.numbering import index_keys
+from treaty.runtime._state.numbering import index_keys, int_of
 from treaty.runtime._state.registry import Codec as Codec
 from treaty.runtime._state.scalar_types import bfloat16 as bfloat16
 from treaty.runtime._state.scalar_types import float4_e2m1fn as float4_e2m1fn
@@ -67,6 +67,7 @@ from treaty.runtime._state.state_dict import build as build
 from treaty.runtime._state.untyped import read_untyped as read_untyped
 from treaty.runtime._state.untyped import write_untyped as write_untyped
 from treaty.schema import Schema
+from treaty.schema._classes import has_own_init
 from treaty.schema._key_texts import key_text
 from treaty.schema.from_init.fitted import shape_from
 from treaty.schema.modules import symbol_of
@@ -155,8 +156,17 @@ def constructor(cls: type[_T]) -> type[_T]:
 
 
 def replaced(obj: _T, changes: Mapping[str, object]) -> _T:
-    """Another instance, with other values of some fields."""
-    return cast(_T, attrs.evolve(cast(Any, obj), **changes))
+    """Another instance, with other values of some fields. An `__init__` that somebody wrote need not take them."""
+    cls: Any = type(obj)
+    if not has_own_init(cls):
+        return cast(_T, attrs.evolve(cast(Any, obj), **changes))
+    values = {one.alias: getattr(obj, one.name) for one in attrs.fields(cls)}
+    return cast(_T, _own_constructor(cls)(**{**values, **changes}))
+
+
+@cache
+def _own_constructor(cls: type) -> Callable[..., Any]:
+    return instances.constructor(cls)
 
 
 @overload
@@ -274,11 +284,8 @@ def int_entries(state: Mapping[str, _T], length: int | None = None) -> dict[int,
     """The entries of a dict with int keys, which a state dict holds by their string form."""
     values = {}
     for key, value in entries(state, length).items():
-        try:
-            number = int(key)
-        except ValueError:
-            raise Misfit from None
-        if str(number) != key:
+        number = int_of(key)
+        if number is None:
             raise Misfit
         values[number] = value
     return values

@@ -1,6 +1,6 @@
 """Drop-in for flax.serialization and eformer.pytree._serialization: the same names and bytes, with assertions (docs/flax.md)."""
 
-from treaty.runtime._flax import chunk_size as _chunk_size
+from treaty.runtime._flax.bytes import ask_there as _ask_there
 from treaty.runtime._flax.bytes import compress_bytes as compress_bytes
 from treaty.runtime._flax.bytes import decompress_bytes as decompress_bytes
 from treaty.runtime._flax.bytes import from_bytes as from_bytes
@@ -13,8 +13,6 @@ from treaty.runtime._flax.bytes import to_bytes as to_bytes
 from treaty.runtime._flax.bytes import to_compressed_bytes as to_compressed_bytes
 from treaty.runtime._flax.checks import strict as strict
 from treaty.runtime._flax.paths import current_path as current_path
-from treaty.runtime._flax.private import _chunk_array_leaves_in_place as _chunk_array_leaves_in_place
-from treaty.runtime._flax.private import _msgpack_ext_pack as _msgpack_ext_pack
 from treaty.runtime._flax.read import from_state_dict as from_state_dict
 from treaty.runtime._flax.registry import _registered as _STATE_DICT_REGISTRY  # noqa: F401
 from treaty.runtime._flax.registry import is_serializable as is_serializable
@@ -24,4 +22,4 @@ from treaty.runtime._flax.report import validate_serializable as validate_serial
 from treaty.runtime._flax.write import to_state_dict as to_state_dict
 
 MAX_CHUNK_SIZE = 2**30  # bytes of an array above which it is stored in parts; assign another number to change it
-_chunk_size.ask_there(globals())
+_ask_there(globals())

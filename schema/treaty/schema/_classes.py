@@ -88,25 +88,29 @@ def _default(value: Any) -> str | None:
 
 def default_value(cls: Any, kind: ir.DeclaredKind, name: str, *, call: bool) -> Any:
     """The default of a field, or what its factory makes if it may be called; attrs.NOTHING where that is not known."""
+    converter = None
     match kind:
         case "state" | "attrs":
             attribute = attrs.fields_dict(cls)[name]
-            value = attribute.default if attribute.converter is None else attrs.NOTHING
+            value, converter = attribute.default, attribute.converter
         case "namedtuple":
             value = cls._field_defaults.get(name, attrs.NOTHING)
         case "typeddict":
             value = attrs.NOTHING
         case _:
             assert_never(kind)
-    if not isinstance(value, _FACTORY):
+    if value is attrs.NOTHING or (converter is None and not isinstance(value, _FACTORY)):
         return value
-    if not call or value.takes_self:
+    if not call or getattr(value, "takes_self", False) or isinstance(converter, attrs.Converter):
         return attrs.NOTHING
+    what = "factory"
     try:
-        return value.factory()
-    except (Exception, SystemExit) as error:  # the factory is user code: it can raise anything
+        made = value.factory() if isinstance(value, _FACTORY) else value
+        what = "converter"
+        return made if converter is None else converter(made)
+    except (Exception, SystemExit) as error:  # it is user code: it can raise anything
         said = f"{type(error).__name__}: {one_line(error)}"
-        raise SchemaError(f"factory: it raises {said}; write one that works wherever treaty generate runs") from None
+        raise SchemaError(f"{what}: it raises {said}; write one that works wherever treaty generate runs") from None
 
 
 def reserved_keys(cls: Any) -> dict[str, str]:

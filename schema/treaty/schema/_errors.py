@@ -10,14 +10,21 @@ class SchemaError(TreatyError):
 
     def __init__(self, *problems: str) -> None:
         self.problems = problems
-        super().__init__("\n".join(problems))
+        TreatyError.__init__(self, *problems)  # what it is made from, so that it can be pickled
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 class NewerFormatError(TreatyError):
     """Something was written by a newer Treaty, and nothing is wrong with it."""
 
     def __init__(self, what: str, found: str) -> None:
-        super().__init__(f"{what}: written by a newer Treaty ({found}); upgrade treaty")
+        self.what, self.found = what, found
+        TreatyError.__init__(self, what, found)
+
+    def __str__(self) -> str:
+        return f"{self.what}: written by a newer Treaty ({self.found}); upgrade treaty"
 
 
 class NewerSchemaError(SchemaError, NewerFormatError):
@@ -25,4 +32,7 @@ class NewerSchemaError(SchemaError, NewerFormatError):
 
     def __init__(self, found: str) -> None:
         NewerFormatError.__init__(self, "schema", found)
-        self.problems = self.args
+        self.args = (found,)
+        self.problems = (str(self),)
+
+    __str__ = NewerFormatError.__str__

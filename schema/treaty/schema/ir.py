@@ -7,7 +7,7 @@ of mypy errors. `Leaf` stands for all leaves where they are alike.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import ClassVar, Final, Literal, assert_never
+from typing import Any, ClassVar, Final, Literal, assert_never
 
 import attrs
 from attrs import frozen
@@ -184,6 +184,14 @@ class Class:
     @property
     def qualname(self) -> str:
         return self.symbol.partition(":")[2]
+
+    @property
+    def is_dict(self) -> bool:
+        """Whether its instances are dicts."""
+        return self.kind in ("typeddict", "keywords")
+
+    def value_of(self, field: Field, instance: Any) -> Any:
+        return instance[field.name] if self.is_dict else getattr(instance, field.name)
 
 
 def variable(number: int) -> Class:

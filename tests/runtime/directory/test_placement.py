@@ -271,6 +271,57 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+def test_a_sharding_that_no_array_is_placed_by_is_an_error(checkpoint: Path) -> None:
+    last = SingleDeviceSharding(jax.devices()[-1])
+    given = {
+        "parms": last,
+        "params": {"embed": last, "blocks": {"7": {"up": last}}},
+        "seen": last,
+        "step": {"inner": last},
+        "lr": last,
+    }
+    with pytest.raises(TreatyError) as caught:
+        restore(checkpoint, Train, shardings=given)
+    assert str(caught.value).splitlines() == [
+        "shardings: expected an array for a device, got nothing at $.parms",
+        "shardings: expected an array for a device, got nothing at $.params.blocks[7].up",
+        "shardings: expected an array for a device, got float32[16] at $.seen",
+        "shardings: expected an array for a device, got nothing at $.step.inner",
+        "shardings: expected an array for a device, got float 0.001 at $.lr",
+    ]
+
+
+def test_an_instance_may_hold_a_sharding_for_every_leaf(checkpoint: Path) -> None:
+    last = SingleDeviceSharding(jax.devices()[-1])
+    restored = restore(checkpoint, Train, shardings=jax.tree.map(lambda leaf: last, train(1)))
+    assert restored.step.devices() == {jax.devices()[-1]}
+    assert bits(restored) == bits(train(1))
+
+
+def test_a_mesh_that_is_none_is_told(checkpoint: Path) -> None:
+    with pytest.raises(TreatyError, match=r"mesh: expected a jax.sharding.Mesh, got str"):
+        shardings(Train, "mesh", {}, DIMS)  # type: ignore[arg-type]
+
+
+@state
+class Pair:
+    pair: tuple[Float32[Array, "n"], Float32[Array, "n"]]
+    maybe: Float32[Array, "n"] | None = None
+
+
+load(Pair)
+
+
+def test_shardings_for_what_is_not_there_this_time_and_for_tuples_of_another_length(tmp_path: Path) -> None:
+    last = SingleDeviceSharding(jax.devices()[-1])
+    save(tmp_path / "a", Pair(pair=(jnp.ones(2), jnp.ones(2))))
+    found = restore(tmp_path / "a", Pair, shardings={"maybe": last, "pair": last})
+    assert found.pair[1].devices() == {jax.devices()[-1]}
+    with pytest.raises(TreatyError) as caught:
+        restore(tmp_path / "a", Pair, shardings=Pair(pair=(last, last, last)))  # type: ignore[arg-type]
+    assert str(caught.value) == "expected a Sharding or None, got tuple at $.pair[0]"
+
+
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str, checkpoint: Path) -> None:
     if "mesh" in arguments:
@@ -320,7 +371,10 @@ def test_doubles_are_not_narrowed_on_their_way_to_devices(tmp_path: Path) -> Non
     load(Host)
     load(Device)
     save(tmp_path / "a", Host(x=np.arange(8.0)))
-    with pytest.raises(TreatyError, match="expected room for float64 on the device"):
+    with pytest.raises(
+        TreatyError,
+        match=r"^expected float64 at \$\.\w+, got a JAX that holds float32 \(jax_enable_x64 is off\); set it, declare np",
+    ):
         restore(tmp_path / "a", Device, mesh=mesh(4, 2))
 
 

@@ -107,4 +107,5 @@ def _to_devices(rooms: Sequence[Room], memory: Sequence[Sequence[HostArray]]) ->
 
 
 def _cast(memory: HostArray, target: Target) -> HostArray:
-    return memory if target.stored == target.wanted else memory.astype(target.wanted)
+    """An array of JAX, as a migration may give, would not become wider than JAX holds: numpy's does."""
+    return memory if target.stored == target.wanted else np.asarray(memory).astype(target.wanted)

@@ -2,16 +2,19 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from treaty.runtime._errors import show_keys
 from treaty.runtime._state.abstract import abstract
-from treaty.runtime._state.declared import Declared, Keys, as_state, declared_arrays
+from treaty.runtime._state.by_schema import StateForm
+from treaty.runtime._state.declared import Declared, Keys, declared_arrays
+from treaty.runtime._state.explain import describe
 from treaty.runtime._state.registry import codec_of_class
+from treaty.runtime._trees import flatten
 from treaty.schema import Schema, TreatyError, ir
 
 _T = TypeVar("_T")
@@ -20,6 +23,7 @@ NameRules: TypeAlias = Mapping[str, _Axis]
 PathRules: TypeAlias = Sequence[tuple[str, PartitionSpec]]
 Rules: TypeAlias = NameRules | PathRules
 
+_NOTHING: Final = "nothing"
 _spec: Any = PartitionSpec  # JAX does not annotate its constructor
 
 
@@ -32,13 +36,14 @@ def shardings(cls: type[_T], mesh: Mesh, rules: Rules, dims: Mapping[str, int]) 
     a PartitionSpec; the first that matches decides, and one must.
     """
     codec = codec_of_class(cls)
+    check_placement(mesh, rules, None, None)
     shapes = abstract(cls, **dims)
     found = by_rules(codec.schema, codec.write(shapes), mesh, rules)
     structure: Any  # PyTreeDef's stub lacks unflatten
     leaves, structure = jax.tree.flatten(shapes)
     numbered = structure.unflatten(map(_Number, range(len(leaves))))
     placed: list[Any] = [None] * len(leaves)
-    for path, number in _leaves(as_state(codec.schema, numbered)):
+    for path, number in flatten(_as_state(codec.schema, numbered)):
         if isinstance(number, _Number) and path in found:
             placed[number.index] = found[path]
     instance: _T = structure.unflatten(placed)
@@ -65,19 +70,42 @@ def as_given(schema: Schema, given: Any, state: Any) -> dict[Keys, Sharding]:
     arrays = {path: one for path, one in declared_arrays(schema, state).items() if not one.on_host}
     if isinstance(given, Sharding):
         return {path: _fitting(given, _at(state, path).shape, path) for path in arrays}
-    try:
-        tree = given if isinstance(given, dict) else as_state(schema, given)
-    except (AttributeError, KeyError, TypeError) as error:
+    tree = given if isinstance(given, dict) else _as_state(schema, given)
+    if not isinstance(tree, dict):
         expected = "a Sharding, or an instance of the class or nested dicts that hold them"
-        raise TreatyError(f"shardings: expected {expected}, got {type(given).__name__}") from error
+        raise TreatyError(f"shardings: expected {expected}, got {type(given).__name__}")
     found = {}
+    used: set[Keys] = set()
     for path in arrays:
-        sharding = _below(tree, path)
+        at, sharding = _above(tree, path)
         if isinstance(sharding, Sharding):
             found[path] = _fitting(sharding, _at(state, path).shape, path)
+            used.add(at)
         elif sharding is not None:
             raise TreatyError(f"expected a Sharding or None, got {type(sharding).__name__} at {show_keys(path)}")
+    useless = [
+        f"shardings: expected an array for a device, got {found_there} at {show_keys(path)}"
+        for path, one in flatten(tree)
+        if isinstance(one, Sharding) and path not in used
+        for found_there in _instead(state, path)
+        if tree is given or found_there == _NOTHING  # an instance may hold one for every leaf, be it a number
+    ]
+    if useless:
+        raise TreatyError("\n".join(useless))
     return found
+
+
+def _instead(state: Any, path: Keys) -> Iterator[str]:
+    """What is in place of an array: nothing at all, or a value; not what is None or empty this time."""
+    for key in path:
+        if state is None or state == {}:
+            return
+        if not isinstance(state, dict) or key not in state:
+            yield _NOTHING
+            return
+        state = state[key]
+    if state is not None and not isinstance(state, dict):
+        yield describe(state)
 
 
 def placement(
@@ -182,10 +210,9 @@ def _tuple(axes: _Axis) -> tuple[str, ...]:
     return (axes,) if isinstance(axes, str) else tuple(axes or ())
 
 
-def _leaves(tree: Any, path: Keys = ()) -> list[tuple[Keys, Any]]:
-    if isinstance(tree, dict):
-        return [leaf for key, one in tree.items() for leaf in _leaves(one, (*path, key))]
-    return [(path, tree)]
+def _as_state(schema: Schema, instance: Any) -> Any:
+    """An instance in the form of a state dict, whatever stands there in place of arrays."""
+    return StateForm(schema, lambda key: {"data": key}).root(instance)
 
 
 def _at(state: Any, path: Keys) -> Any:
@@ -194,10 +221,10 @@ def _at(state: Any, path: Keys) -> Any:
     return state
 
 
-def _below(tree: Any, path: Keys) -> Any:
-    """What a tree of shardings says about a path: a sharding above it counts for all below."""
-    for key in path:
+def _above(tree: Any, path: Keys) -> tuple[Keys, Any]:
+    """What a tree of shardings says about a path, and where: a sharding above it counts for all below."""
+    for depth, key in enumerate(path):
         if not isinstance(tree, dict):
-            break
+            return path[:depth], tree
         tree = tree.get(key)
-    return None if isinstance(tree, dict) else tree
+    return path, None if isinstance(tree, dict) else tree

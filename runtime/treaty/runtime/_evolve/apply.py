@@ -1,13 +1,14 @@
 """Plans carried out: from a state dict of one revision to that of another. Arrays are moved about unread."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, assert_never
 
+import attrs
 import numpy as np
 from attrs import frozen
 
 from treaty.runtime._errors import KeyMapError, MigrationError, show_keys
-from treaty.runtime._evolve.defaults import filled
+from treaty.runtime._evolve.defaults import filler
 from treaty.runtime._evolve.pending import pending, settled
 from treaty.runtime._keymaps.apply import by_rule
 from treaty.runtime._lazy import LazyArray
@@ -37,19 +38,32 @@ from treaty.schema.evolution.resolution import (
 from treaty.schema.gathering import gather, gathered_path, spread
 
 
-def carry_out(plan: Plan, tree: Any, writer: Schema, reader: Schema, sizes: Mapping[str, int] | None = None) -> Any:
-    """The state dict of `reader` that a plan makes of one of `writer`, which stays as it is."""
-    return spread(reader, apply(plan, gather(writer, tree), sizes))
+def carry_out(
+    plan: Plan,
+    tree: Any,
+    writer: Schema,
+    reader: Schema,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    present: Schema | None = None,
+) -> Any:
+    """The state dict of `reader` that a plan makes of one of `writer`, which stays as it is.
+
+    `present` is the schema of the code that makes defaults, if that is not the reader's.
+    """
+    return spread(reader, apply(plan, gather(writer, tree), present or reader, sizes))
 
 
-def apply(plan: Plan, tree: Any, sizes: Mapping[str, int] | None = None) -> Any:
+def apply(plan: Plan, tree: Any, present: Schema, sizes: Mapping[str, int] | None = None) -> Any:
     """The same between states that are gathered. `sizes` are of axes that no array shows."""
-    return _Application(sizes or {}).run(plan, tree, (), last=True)
+    return _Application(present, sizes or {}).run(plan, tree, (), last=True)
 
 
 @frozen
 class _Application:
+    present: Schema
     sizes: Mapping[str, int]
+    fillers: dict[int, Callable[[], Any]] = attrs.field(factory=dict, init=False)  # by the id of a Fill
 
     def run(self, plan: Plan, value: Any, path: Path, last: bool) -> Any:
         """`last` where the reader's own schema is reached: what is to be cast there is cast as it is read."""
@@ -80,19 +94,37 @@ class _Application:
         made: dict[str, Any] = {}
         used = {drop.key for drop in plan.drops}
         for drop in plan.drops:
-            _check_drop(drop, value, path)
+            self._check_drop(drop, value, path)
         for key, origin in plan.parts:
             if isinstance(origin, Fill):
-                made[key] = filled(origin)
+                made[key] = self._filled(origin)
             elif origin.key in value:
                 used.add(origin.key)
                 made[key] = self.run(origin.plan, value[origin.key], (*path, key), last)
         # What the schema does not know of stays, for the check that follows.
         return made | {key: one for key, one in value.items() if key not in used and key not in made}
 
+    def _filled(self, fill: Fill) -> Any:
+        if id(fill) not in self.fillers:
+            self.fillers[id(fill)] = filler(fill, self.present)
+        return self.fillers[id(fill)]()
+
+    def _check_drop(self, drop: Drop, value: Mapping[str, Any], path: Path) -> None:
+        """On the way back a field may be left out only where it is what the reader would fill in."""
+        if drop.equals is None or drop.key not in value:
+            return
+        states = (value[drop.key], self._filled(drop.equals))
+        found, expected = (dict(flatten({drop.key: state})) for state in states)
+        same = found.keys() == expected.keys() and all(same_bytes(found[key], expected[key]) for key in found)
+        if not same:
+            raise MigrationError(
+                f"expected {drop.equals.default}, which the earlier revision has no field for and which is filled in again, "
+                f"got another value at {show_keys((*path, drop.key))}"
+            )
+
     def _call(self, plan: Through, value: Any, path: Path) -> Any:
         assert isinstance(plan.step, Function)
-        name = f"migration({plan.cls.rpartition(':')[2]}, {plan.number}) at {show_keys(path)}"
+        name = f"{_named(plan)} at {show_keys(path)}"
         try:
             given = settled(plan.step.call(pending(value)))
         except Exception as error:  # a migration is user code: it can raise anything
@@ -142,7 +174,7 @@ class _Application:
         try:
             found = by_rule(shape.rule, named, known, inward=not plan.back)
         except KeyMapError as error:
-            where = f"migration({plan.cls.rpartition(':')[2]}, {plan.number}) at {show_keys(path)}"
+            where = f"{_named(plan)} at {show_keys(path)}"
             raise MigrationError("\n".join(f"{line}, in {where}" for line in error.problems)) from None
         for name, one in found.items():
             yield gathered_path(_given(plan), tuple(name.split(other))), one
@@ -150,26 +182,23 @@ class _Application:
 
 def _converted(plan: ConvertLeaf, value: Any) -> Any:
     """A value as another type before a migration sees it; an array is read when it is asked for."""
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
     if not is_stored_array(value):
-        made = {"float": float, "complex": complex}[plan.to](value) if plan.to in ("float", "complex") else value
+        try:
+            made = {"float": float, "complex": complex}[plan.to](value) if plan.to in ("float", "complex") else value
+        except OverflowError:
+            made = None
         if made != value and value == value:
-            raise MigrationError(f"expected {plan.to}, got {plan.was} {value}, which is none exactly")
+            raise MigrationError(f"expected {plan.to}, got {plan.was} {_shortened(value)}, which is none exactly")
         return made
     dtype = BY_NAME[plan.to].numpy
     return LazyArray(tuple(value.shape), dtype, lambda: np.asarray(value).astype(dtype))
 
 
-def _check_drop(drop: Drop, value: Mapping[str, Any], path: Path) -> None:
-    """On the way back a field may be left out only where it is what the reader would fill in."""
-    if drop.equals is None or drop.key not in value:
-        return
-    found, expected = (dict(flatten({drop.key: state})) for state in (value[drop.key], filled(drop.equals)))
-    same = found.keys() == expected.keys() and all(same_bytes(found[key], expected[key]) for key in found)
-    if not same:
-        raise MigrationError(
-            f"expected {drop.equals.default}, which the earlier revision has no field for and which is filled in again, "
-            f"got another value at {show_keys((*path, drop.key))}"
-        )
+def _shortened(value: Any) -> str:
+    """A number in a few letters: Python writes no int of thousands of digits."""
+    return str(value) if not isinstance(value, int) or abs(value) < 10**40 else "of more than 40 digits"
 
 
 def _matching(value: Any, pattern: Path, at: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -187,8 +216,15 @@ def _target(plan: Through, move: Move, at: Path) -> Path:
     leg = move.rule.legs[0]
     source, target = (leg.field, leg.stored) if plan.back else (leg.stored, leg.field)
     match = source.regex(leg.indices).fullmatch((SEPARATOR if plan.back else ".").join(fused(at)))
-    assert match is not None  # the path was found by this pattern
+    if match is None:  # keys that the rule takes for numbers, and that are none
+        raise MigrationError(
+            f"expected keys that {move.rule} can name, got another at {show_keys(at)}, in {_named(plan)}"
+        )
     return gathered_path(_given(plan), tuple(target.fill(match.groupdict()).split("." if plan.back else SEPARATOR)))
+
+
+def _named(plan: Through) -> str:
+    return f"migration({plan.cls.rpartition(':')[2]}, {plan.number})"
 
 
 def _given(plan: Through) -> Schema:

@@ -1,23 +1,37 @@
 """Defaults of fields as state dicts: what fills in for a field that a checkpoint's schema did not have."""
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, assert_never
+from typing import Any
 
 import attrs
 
 from treaty.runtime._errors import InvalidArgumentError
 from treaty.runtime._state.arrays import is_key, write_key
-from treaty.runtime._state.state_dict import to_state_dict
-from treaty.schema import SchemaError, ir
+from treaty.runtime._state.by_schema import StateForm
+from treaty.schema import Schema, SchemaError, ir
 from treaty.schema._classes import class_kind, default_value
 from treaty.schema._default_texts import literal
+from treaty.schema._ties import rebuild
 from treaty.schema.evolution.resolution import Fill
 
 
-def filled(fill: Fill) -> Any:
-    """The state of a default. A factory is called each time."""
-    value = _present(fill) if fill.present else _past(fill)
-    return _state(fill.type, value)
+def filler(fill: Fill, present: Schema) -> Callable[[], Any]:
+    """What makes the state of a default, gathered, as the classes of the present schema have it. A factory is called each time."""
+    # Of a generic class of the past, the classes that it reached then go by ids of their own.
+    type = rebuild(fill.type, lambda node: ir.Node(node.cls.removesuffix("@"), node.ties))
+    known = {cls.id for cls in present.classes}
+    if missing := [node.cls for node in ir.nodes(type) if node.cls not in known]:
+        raise InvalidArgumentError(
+            f"expected a default of a class that there is, got {missing[0]} at {fill.field} of {fill.symbol}; "
+            f"write a migration that gives the value"
+        )
+    form = StateForm(present.gathered, _of_key)
+    return lambda: form.type(type, _present(fill) if fill.present else _past(fill))
+
+
+def _of_key(value: Any) -> Any:
+    return write_key(value) if is_key(value) else value
 
 
 def _present(fill: Fill) -> Any:
@@ -30,7 +44,8 @@ def _present(fill: Fill) -> Any:
         raise InvalidArgumentError(f"{fill.symbol}, {fill.field}: {error}") from error
     if value is attrs.NOTHING:
         raise InvalidArgumentError(
-            f"expected a default that needs nothing else, got a factory that takes the instance at {fill.field} of {fill.symbol}"
+            f"expected a default that needs nothing else, got one that takes the instance at {fill.field} of {fill.symbol}; "
+            f"write a migration that gives the value"
         )
     return value
 
@@ -69,26 +84,3 @@ def _imported(symbol: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise InvalidArgumentError(f"expected {symbol}, which a default needs, got {error}") from None
     return found
-
-
-def _state(type: ir.Type, value: Any) -> Any:
-    """A value in the form of state dicts."""
-    if value is None:
-        return None
-    type = _inner(type)
-    if isinstance(type, ir.Key):
-        return write_key(value) if is_key(value) else value
-    if isinstance(type, ir.Enum):
-        return getattr(value, "name", value)
-    if isinstance(type, ir.Node):
-        return to_state_dict(value)
-    if isinstance(type, ir.Sequence):
-        return {str(index): _state(type.item, one) for index, one in enumerate(value)}
-    if isinstance(type, ir.Tuple):
-        pairs = zip(type.items, value, strict=True)
-        return {str(index): _state(item, one) for index, (item, one) in enumerate(pairs)}
-    if isinstance(type, ir.Dict):
-        return {str(key): _state(type.value, one) for key, one in value.items()}
-    if isinstance(type, (ir.Array, ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Untyped, ir.Partial, ir.Optional)):
-        return value
-    assert_never(type)

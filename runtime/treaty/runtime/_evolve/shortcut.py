@@ -12,8 +12,9 @@ from typing import Any, TypeAlias, assert_never
 import attrs
 import numpy as np
 
-from treaty.runtime._evolve.defaults import filled
+from treaty.runtime._evolve.defaults import filler
 from treaty.runtime._state.alike import AlikeRun
+from treaty.schema import Schema
 from treaty.schema.dtypes import BY_NAME
 from treaty.schema.evolution.resolution import ConvertLeaf, EachItem, Fill, Keep, Make, Plan, Same, Through, Unless
 
@@ -25,16 +26,17 @@ class OtherRevision(Exception):
     """The state dict is of another revision than the plan's, or holds what the shortcut does not know."""
 
 
-def shortcut(plan: Plan) -> Change | None:
+def shortcut(plan: Plan, present: Schema) -> Change | None:
     """A plan as a function, which takes the runs of alike items along; None for one with migrations."""
     try:
-        return _Compiler().change(plan)
+        return _Compiler(present).change(plan)
     except OtherRevision:
         return None
 
 
 @attrs.frozen
 class _Compiler:
+    present: Schema
     known: dict[int, Change] = attrs.field(factory=dict)  # by id of the plan
 
     def change(self, plan: Plan) -> Change:
@@ -65,7 +67,7 @@ class _Compiler:
         if any(drop.equals is not None for drop in plan.drops):
             raise OtherRevision
         taken = [(key, one.key, self.change(one.plan)) for key, one in plan.parts if not isinstance(one, Fill)]
-        fills = [(key, one) for key, one in plan.parts if isinstance(one, Fill)]
+        fills = [(key, filler(one, self.present)) for key, one in plan.parts if isinstance(one, Fill)]
         renamed = [(key, old) for key, old, change in taken if change is _keep and key != old]
         changed = [(key, old, change) for key, old, change in taken if change is not _keep]
         gone = [drop.key for drop in plan.drops] + [old for key, old, _ in changed if key != old]
@@ -94,7 +96,7 @@ class _Compiler:
             except KeyError:
                 raise OtherRevision from None
             for key, fill in fills:
-                made[key] = filled(fill)
+                made[key] = fill()
             return made
 
         return make if changed or gone or fills else rename

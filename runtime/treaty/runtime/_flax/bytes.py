@@ -3,22 +3,37 @@
 import gzip
 import os
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from treaty.runtime._errors import CorruptCheckpointError
-from treaty.runtime._flax.chunk_size import chunk_bytes
 from treaty.runtime._flax.read import restore
+from treaty.runtime._flax.registry import has_own_code
 from treaty.runtime._flax.write import to_host_state
-from treaty.runtime._state.registry import codec_of_instance, is_state_class
+from treaty.runtime._state.registry import codec_of_instance
 from treaty.runtime._storage.files import read_buffer
 from treaty.runtime.formats import msgpack
 from treaty.runtime.formats.msgpack import instances
+from treaty.runtime.formats.msgpack.encode import CHUNK_BYTES
 from treaty.runtime.formats.msgpack.instances import join_pieces, save_file
 
 FilePath = str | os.PathLike[str]
+_assigned: Mapping[str, Any] = {"MAX_CHUNK_SIZE": CHUNK_BYTES}
+
+
+def ask_there(names: Mapping[str, Any]) -> None:
+    """Look MAX_CHUNK_SIZE up in these names from now on, where users assign it: those of a module that imports this one."""
+    global _assigned
+    _assigned = names
+
+
+def chunk_bytes() -> int:
+    """The size of an array above which it is stored in parts."""
+    size: int = _assigned["MAX_CHUNK_SIZE"]
+    return size
 
 
 def msgpack_serialize(pytree: Any, in_place: bool = False) -> bytes:
@@ -38,14 +53,14 @@ def msgpack_restore(encoded_pytree: bytes) -> Any:
 
 def to_bytes(target: Any) -> bytes:
     """The state of a value as bytes."""
-    if is_state_class(type(target)):
+    if has_own_code(type(target)):
         return join_pieces(target, chunk_bytes=chunk_bytes())
     return msgpack.pack(to_host_state(target), chunk_bytes=chunk_bytes(), as_flax=True)
 
 
 def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
     """A copy of `target` with the values in the bytes, whose arrays must have the shapes and dtypes of the target's."""
-    if is_state_class(type(target)):
+    if has_own_code(type(target)):
         return instances.from_bytes(target, encoded_bytes, into="numpy")
     return restore(target, msgpack.unpack(encoded_bytes), dtypes=True)
 
@@ -53,7 +68,7 @@ def from_bytes(target: Any, encoded_bytes: bytes) -> Any:
 def save_to_file(target: Any, filepath: FilePath) -> None:
     """Write a value to a file, whole or not at all; the suffixes .gz and .zst compress it. Makes missing directories."""
     Path(filepath).parent.mkdir(parents=True, exist_ok=True)
-    if is_state_class(type(target)):
+    if has_own_code(type(target)):
         return save_file(os.fspath(filepath), codec_of_instance(target), target, chunk_bytes())
     msgpack.write_file(filepath, to_host_state(target), chunk_bytes=chunk_bytes(), as_flax=True)
 

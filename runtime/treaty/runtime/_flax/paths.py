@@ -44,7 +44,7 @@ def error_path(names: Names) -> _errors.Path:
     """The same place as errors show it, from the root: `$.params[0]`."""
     recorded = _recorded_by_flax()
     names = (*recorded.split("/"), *names) if recorded else names
-    return tuple(int(name) if name.isdecimal() and name.isascii() else name for name in names if name != ".")
+    return tuple(int(name) if _errors.INDEX.match(name) else name for name in names if name != ".")
 
 
 def _recorded_by_flax() -> str:

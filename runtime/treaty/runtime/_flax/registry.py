@@ -60,6 +60,11 @@ def functions_of(cls: type) -> Served | None:
     return functions and Served(partial(_write_here, functions), partial(_read_here, functions))
 
 
+def has_own_code(cls: type) -> bool:
+    """Whether generated code serves a type: of a state class, unless something was registered over it."""
+    return is_state_class(cls) and functions_of(cls) is None
+
+
 def registered_here(cls: type) -> Functions | None:
     return _registered.get(cls)
 

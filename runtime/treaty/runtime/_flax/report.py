@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from treaty.runtime._errors import show_path
+from treaty.runtime._errors import TreatyError, show_path
 from treaty.runtime._flax.paths import Names, error_path
 from treaty.runtime._flax.registry import is_serializable
 from treaty.runtime._flax.write import to_state_dict
@@ -18,7 +18,7 @@ def validate_serializable(pytree: Any) -> tuple[bool, list[str]]:
     """Whether `to_bytes` takes a tree, and all that it would refuse. Looks at no array's data."""
     try:
         issues = list(_issues(to_state_dict(pytree), ()))
-    except (ValueError, TypeError) as error:  # dict keys without a form of their own
+    except (ValueError, TypeError, TreatyError) as error:  # dict keys without a form of their own, a class without code
         issues = [str(error)]
     return not issues, issues
 

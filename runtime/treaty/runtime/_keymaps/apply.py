@@ -1,19 +1,22 @@
 """Key maps applied: the named tensors of a checkpoint become a state dict, and back, and every problem is told at once."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 
 from treaty.runtime._errors import KeyMapError, show_keys
-from treaty.runtime._keymaps.views import Unfit, cut, join, lengths_along, rearrange, stack, take
+from treaty.runtime._keymaps.views import AxesMisfit, cut, join, lengths_along, rearrange, stack, take
+from treaty.runtime._lazy import LazyArray
 from treaty.runtime._same import same_bytes
-from treaty.runtime._trees import flatten, is_stored_array, nest_named, shown
+from treaty.runtime._trees import dotted, flatten, is_stored_array, map_leaves, nest_named, shown
 from treaty.schema._key_patterns import BELOW, SEPARATOR, Layout, Pattern, parse_field, parse_stored
 from treaty.schema.keymap import KeyMap, Rule
 
+_DIGITS: Final = 18  # of a number in a name: far more than anything counts
 _Hit: TypeAlias = tuple[int, int, dict[str, str]]  # a rule, a leg of it, and what its placeholders stand for
 
 
@@ -37,6 +40,22 @@ def to_stored(keymap: KeyMap, tree: Mapping[str, Any]) -> dict[str, Any]:
     stored = _Run(keymap, False, keymap.sizes, problems).apply(flat, _ignored(keymap.ignore_fields, parse_field))
     _finish(problems, keymap, stored)
     return stored
+
+
+def field_state(keymap: KeyMap, state: Mapping[str, Any], sizes: Mapping[str, int] | None) -> dict[str, Any]:
+    """`to_fields` in memory, of nested dicts, or of tensors by whole names."""
+    return _read(to_fields(keymap, dotted(dict(state)), sizes))
+
+
+def stored_state(keymap: KeyMap, state: Mapping[str, Any]) -> dict[str, Any]:
+    """`to_stored` in memory, as nested dicts."""
+    return _read(nest_named(to_stored(keymap, state)))
+
+
+def _read(tree: dict[str, Any]) -> dict[str, Any]:
+    """Lazy arrays are of files: whoever has a state dict in memory wants arrays in it."""
+    found: dict[str, Any] = map_leaves(lambda leaf: leaf.read() if isinstance(leaf, LazyArray) else leaf, tree)
+    return found
 
 
 def by_rule(rule: Rule, tensors: Mapping[str, Any], sizes: Mapping[str, int], *, inward: bool) -> dict[str, Any]:
@@ -97,7 +116,7 @@ class _Run:
             if not missing:
                 try:
                     self._rule(rule, sides, cells)
-                except Unfit as error:
+                except AxesMisfit as error:
                     self.problems.append(f"{error} at {error.at or rule}")
         return {name: value for name, (value, _) in self.found.items()}
 
@@ -179,12 +198,12 @@ class _Run:
         assert rule.axis is not None
         for cell in cells:
             if not is_stored_array(cell.value):
-                raise Unfit(f"expected an array to cut, got {shown(cell.value)}", self._shown(cell.name))
+                raise AxesMisfit(f"expected an array to cut, got {shown(cell.value)}", self._shown(cell.name))
             try:
                 layouts = [None if side.layout is None else side.layout.stored for side in sides]
                 lengths = lengths_along(cell.value, rule.axis, layouts, self.sizes)
-            except Unfit as error:
-                raise Unfit(str(error), self._shown(cell.name)) from None
+            except AxesMisfit as error:
+                raise AxesMisfit(str(error), self._shown(cell.name)) from None
             parts = cut(cell.value, rule.axis % cell.value.ndim, lengths)
             for into, part in zip(found, parts, strict=True):
                 into.append(_Cell(cell.name, cell.values, part))
@@ -194,7 +213,7 @@ class _Run:
         for part in parts:
             fits = is_stored_array(part) and -part.ndim <= axis < part.ndim
             if not fits or part.dtype != parts[0].dtype or _without(part, axis) != _without(parts[0], axis):
-                raise Unfit(
+                raise AxesMisfit(
                     f"expected parts that fit along axis {axis}, got {', '.join(map(shown, parts))}",
                     self._shown(target, False),
                 )
@@ -218,14 +237,14 @@ class _Run:
             return [({}, group[0].value)]
         for cell in group:
             if not is_stored_array(cell.value):
-                raise Unfit(f"expected an array, got {shown(cell.value)}", self._shown(cell.name))
+                raise AxesMisfit(f"expected an array, got {shown(cell.value)}", self._shown(cell.name))
         value = self._stacked(side.stacked, group, at)
         left = (*((name,) for name in side.stacked), *side.layout.stored)
         right = (*((name,) for name in side.spread), *side.layout.field)
         try:
             value = rearrange(value, Layout(left, right), self.sizes)
-        except Unfit as error:
-            raise Unfit(str(error), at) from None
+        except AxesMisfit as error:
+            raise AxesMisfit(str(error), at) from None
         found: list[tuple[dict[str, str], Any]] = [({}, value)]
         for name in side.spread:
             found = [
@@ -238,17 +257,22 @@ class _Run:
     def _stacked(self, names: list[str], group: list[_Cell], at: str) -> Any:
         if not names:
             return group[0].value
+        for cell in group:
+            if any(len(cell.values[name]) > _DIGITS for name in names):
+                raise AxesMisfit(f"expected numbers of at most {_DIGITS} digits to stack", self._shown(cell.name[:80]))
         by_index = {tuple(int(cell.values[name]) for name in names): cell for cell in group}
         counts = [1 + max(index[axis] for index in by_index) for axis in range(len(names))]
-        missing = [index for index in product(*map(range, counts)) if index not in by_index]
-        if missing:
-            shown_ = ", ".join(f"{name}={number}" for name, number in zip(names, missing[0], strict=True))
-            raise Unfit(f"expected all from 0 on to stack, got none with {shown_}", at)
+        if math.prod(counts) > len(by_index):
+            # There are fewer than any one count could be, whatever numbers the file has: one of these is not there.
+            near = product(*(range(min(count, len(by_index) + 1)) for count in counts))
+            missing = next(index for index in near if index not in by_index)
+            shown_ = ", ".join(f"{name}={number}" for name, number in zip(names, missing, strict=True))
+            raise AxesMisfit(f"expected all from 0 on to stack, got none with {shown_}", at)
         cells = [by_index[index] for index in product(*map(range, counts))]
         for cell in cells:
             if shown(cell.value) != shown(cells[0].value):
                 expected, got = shown(cells[0].value), shown(cell.value)
-                raise Unfit(f"expected {expected} to stack, got {got}", self._shown(cell.name))
+                raise AxesMisfit(f"expected {expected} to stack, got {got}", self._shown(cell.name))
         values = [cell.value for cell in cells]
         for count in reversed(counts):
             values = [stack(values[start : start + count]) for start in range(0, len(values), count)]

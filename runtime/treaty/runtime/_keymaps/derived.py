@@ -21,7 +21,7 @@ from treaty.runtime._lazy import (
 )
 from treaty.runtime._storage.memory import aligned
 
-# Which parts of which sources, by number, a part is; their memory is that of the part.
+# Takes a part of the derived array to the parts of its sources, by their numbers, that it is made of. They share its memory.
 Split: TypeAlias = Callable[[Part], Iterator[tuple[int, Part]]]
 
 

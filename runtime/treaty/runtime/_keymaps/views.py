@@ -16,7 +16,7 @@ from treaty.schema._key_patterns import REST, Axis, Layout, names_of
 AnyArray: TypeAlias = "HostArray | LazyArray | jax.Array"
 
 
-class Unfit(Exception):
+class AxesMisfit(Exception):
     """An array does not have the axes that were said; the message says `expected X, got Y`, `at` the tensor."""
 
     def __init__(self, message: str, at: str | None = None) -> None:
@@ -65,7 +65,7 @@ def stack(values: Sequence[Any]) -> AnyArray:
 def take(value: Any, index: int) -> AnyArray:
     """One item along the first axis."""
     if isinstance(value, np.ndarray):
-        item: HostArray = value[index]
+        item: HostArray = value[index, ...]  # of one axis, an array without axes and not a scalar
         return item
 
     def split(part: Part) -> Iterator[tuple[int, Part]]:
@@ -100,17 +100,20 @@ def lengths_along(
 ) -> list[int]:
     """How long each part along an axis is: as its layout and the known sizes say, and the rest shared evenly."""
     if not -value.ndim <= axis < value.ndim:
-        raise Unfit(f"expected an axis {axis} to cut, got {shown(value)}")
+        raise AxesMisfit(f"expected an axis {axis} to cut, got {shown(value)}")
     found: list[int | None] = []
     for side in sides:
-        names = None if side is None else _spelled(side, value.ndim, side)[axis % value.ndim]
+        axes = None if side is None else _spelled(side, value.ndim, side)
+        if axes is not None and len(axes) != value.ndim:
+            raise AxesMisfit(f"expected axes {_side(axes)}, got {shown(value)}")
+        names = None if axes is None else axes[axis % value.ndim]
         is_known = names is not None and all(name in known for name in names)
         found.append(math.prod(known[name] for name in names) if names is not None and is_known else None)
     total, open_ = value.shape[axis], found.count(None)
     left = total - sum(length for length in found if length is not None)
     if left < 0 or (open_ == 0 and left) or (open_ and left % open_):
         said = ", ".join("?" if length is None else str(length) for length in found)
-        raise Unfit(f"expected an axis {axis} that parts of {said} fill, got {shown(value)}")
+        raise AxesMisfit(f"expected an axis {axis} that parts of {said} fill, got {shown(value)}")
     return [left // open_ if length is None else length for length in found]
 
 
@@ -143,18 +146,18 @@ def _spelled(side: tuple[Axis, ...], ndim: int, counted: tuple[Axis, ...]) -> tu
 
 def _solve(value: Any, axes: tuple[Axis, ...], known: Mapping[str, int]) -> dict[str, int]:
     if len(axes) != value.ndim:
-        raise Unfit(f"expected axes {_side(axes)}, got {shown(value)}")
+        raise AxesMisfit(f"expected axes {_side(axes)}, got {shown(value)}")
     sizes: dict[str, int] = {}
     for axis, total in zip(axes, value.shape, strict=True):
         open_ = [name for name in axis if name not in known]
         product = math.prod(known[name] for name in axis if name in known)
         if len(open_) > 1:
-            raise Unfit(
+            raise AxesMisfit(
                 f"expected sizes for all but one of {', '.join(axis)}, got none for {', '.join(open_)}; give them"
             )
         if (total % product if open_ and product else total != product) or (open_ and not product):
             said = ", ".join(f"{name}={known[name]}" for name in axis if name in known)
-            raise Unfit(f"expected axes {_side(axes)}{f' with {said}' if said else ''}, got {shown(value)}")
+            raise AxesMisfit(f"expected axes {_side(axes)}{f' with {said}' if said else ''}, got {shown(value)}")
         sizes |= {name: known.get(name, total // product if product else 0) for name in axis}
     return sizes
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from treaty.runtime._errors import StorageError
 from treaty.runtime._evolve.shortcut import Change, OtherRevision, Runs, shortcut
 from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._restore.options import Options
@@ -21,6 +22,7 @@ from treaty.runtime._state.alike import NotAlike
 from treaty.runtime._state.explain import fits
 from treaty.runtime._state.registry import Codec
 from treaty.runtime._state.state_dict import attempt_build
+from treaty.schema import Schema, TreatyError
 from treaty.schema.evolution.migrations import registrations
 from treaty.schema.evolution.resolution import Resolution
 from treaty.schema.gathering import gather, spread
@@ -36,8 +38,8 @@ def build_mapped(source: Source, codec: Codec[Any], options: Options) -> Any:
     built = NOTHING
     with collector_paused():
         for alike in (True, False) if source.has_runs and options.into == "numpy" else (False,):
-            if is_present and built is NOTHING:
-                built = _built(codec, *source.mapped(codec.schema, alike=alike), options)
+            if is_present and built is NOTHING and (found := _of(source, codec.schema, alike)) is not None:
+                built = _built(codec, *found, options)
             if built is NOTHING:
                 built = _from_earlier(source, codec, options, alike)
     return built
@@ -69,7 +71,7 @@ def _earlier(source: Source, codec: Codec[Any], alike: bool) -> tuple[Resolution
         resolution, change = _way(number, codec, said, registrations())
         if change is not None:
             found += _changed(source, change, resolution, alike)
-        elif fits(resolution.writer, source.mapped(resolution.writer)[0]):
+        elif (as_written := _of(source, resolution.writer)) is not None and fits(resolution.writer, as_written[0]):
             return None
     return found[0] if len(found) == 1 else None
 
@@ -80,15 +82,28 @@ def _way(
 ) -> tuple[Resolution, Change | None]:
     """From a revision to the present, as a plan and as a function; kept, because both take as long as to build 1,000 leaves."""
     resolution = resolution_from(number, codec, dict(said))
-    return resolution, shortcut(resolution.plan) if resolution.ok else None
+    return resolution, shortcut(resolution.plan, resolution.reader) if resolution.ok else None
 
 
 def _changed(
     source: Source, change: Change, resolution: Resolution, alike: bool
 ) -> Iterator[tuple[Resolution, Any, Runs]]:
+    as_written = _of(source, resolution.writer, alike)
+    if as_written is None:
+        return
+    state, runs = as_written
     try:
-        state, runs = source.mapped(resolution.writer, alike=alike)
         made = change(gather(resolution.writer, state), runs)
         yield resolution, spread(resolution.reader, made), runs
     except OtherRevision:
         return
+
+
+def _of(source: Source, schema: Schema, alike: bool = False) -> tuple[Any, Runs] | None:
+    """The state dict, as far as its names can be those of a schema."""
+    try:
+        return source.mapped(schema, alike=alike)
+    except StorageError:
+        raise
+    except TreatyError:
+        return None

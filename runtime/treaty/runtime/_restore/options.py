@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+import attrs
 from attrs import frozen
 from jax.sharding import Mesh
 
@@ -10,7 +11,7 @@ from treaty.runtime._devices.shardings import Rules, check_placement
 from treaty.runtime._restore.casts import check_cast
 from treaty.runtime._restore.select import At, parse_paths
 from treaty.runtime._state.registry import Codec
-from treaty.runtime._state.state_dict import Into, check_arguments
+from treaty.runtime._state.state_dict import Into, check_arguments, class_dims
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
 
@@ -31,11 +32,16 @@ class RestoreOptions(TypedDict, total=False):
     progress: bool | None
 
 
+def _at(at: At) -> At:
+    """None where all is wanted, however that was said."""
+    return None if parse_paths(at) is None else at
+
+
 @frozen(kw_only=True)
 class Options:
     """What the caller of `restore` asked for."""
 
-    at: At = None
+    at: At = attrs.field(default=None, converter=_at)
     dims: Mapping[str, int] | None = None
     keymap: KeyMap | None = None
     mesh: Mesh | None = None
@@ -58,10 +64,9 @@ class Options:
             raise TreatyError(f"dims: expected a mapping of names to sizes, got {type(self.dims).__name__}")
         if self.keymap is not None and not isinstance(self.keymap, KeyMap):
             raise TreatyError(f"keymap: expected a KeyMap, got {type(self.keymap).__name__}")
-        check_arguments(codec, self.dims or {}, self.into)
+        check_arguments(codec, class_dims(codec, self.dims, self.keymap), self.into)
         check_cast(self.cast)
         check_placement(self.mesh, self.rules, self.shardings, self.into)
-        parse_paths(self.at)
         if self.revision is not None and (type(self.revision) is not int or self.revision < 1):
             raise TreatyError(f"expected a revision of 1 or more, got revision={self.revision!r}")
         if self.revision is not None and self.keymap is not None:

@@ -3,30 +3,28 @@
 All that is wrong is raised before an array is read; then arrays are read where they are wanted, batch by batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from treaty.runtime._devices.shardings import placement
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.progress import progress_bar
 from treaty.runtime._process.watching import Measure
-from treaty.runtime._restore.casts import fit_dtypes
-from treaty.runtime._restore.fit import fit
+from treaty.runtime._restore.casts import FittedDtypes, fit_dtypes
 from treaty.runtime._restore.mapped import NOTHING, build_mapped
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.read import read_arrays
-from treaty.runtime._restore.resolve import Resolved, resolve
+from treaty.runtime._restore.resolve import Resolved, hints_of, note_conversions, resolve
 from treaty.runtime._restore.select import select
 from treaty.runtime._restore.source import Source
-from treaty.runtime._state.declared import Declared
 from treaty.runtime._state.explain import dims_of
 from treaty.runtime._state.registry import Codec, codec_of, is_class
-from treaty.runtime._state.state_dict import from_state_dict, write_state
+from treaty.runtime._state.state_dict import class_dims, from_state_dict, write_state
 from treaty.runtime._trees import Path, flatten, is_stored_array, nest
-from treaty.schema.evolution.resolution import Resolution, show
 from treaty.schema.keymap import KeyMap
 
 
@@ -48,7 +46,7 @@ def _measured(source: Source, codec: Codec[Any], target: Any, options: Options, 
         if built is not NOTHING:
             if measure.is_wanted:
                 measure.nbytes = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(built))
-            measure.note = source.inferred
+            measure.note = source.note
             return built
     return _restore(source, codec, target, options, measure)
 
@@ -63,18 +61,24 @@ def _restore(source: Source, codec: Codec[Any], target: Any, options: Options, m
     with collector_paused():
         found = resolve(source, codec, options) if options.keymap is None else _mapped(source, options.keymap, options)
         tree = found.tree
-        if not found.is_exact:
-            tree = fit(codec.schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
-        shapes, declared = _checked(codec, target, tree, options, found)
+        if found.needs_fit:
+            tree = source.fitted(codec.schema, tree)
+        dims = class_dims(codec, options.dims, options.keymap)
+        checked = _checked(codec, target, tree, dims, options, found)
+        shapes, declared = checked.shapes, checked.declared
+        if checked.converted:
+            note_conversions(source, codec, found.resolution, checked.converted)
         placed = placement(codec.schema, shapes, options.mesh, options.rules, options.shardings, options.into)
         leaves: dict[Path, Any] = dict(flatten(tree)) if type(tree) is dict else {(): tree}
         arrays = {path: leaf for path, leaf in leaves.items() if is_stored_array(leaf)}
+        # A numpy scalar may stand for an array without axes: it is placed and converted as one.
+        arrays.update((path, np.asarray(leaves[path])) for path in declared if isinstance(leaves.get(path), np.generic))
     measure.nbytes = sum(leaf.nbytes for leaf in arrays.values())
-    measure.note = source.inferred
+    measure.note = source.note
     with progress_bar("restore", measure.nbytes, options.progress) as advance:
         leaves.update(read_arrays(arrays, declared, placed, options, advance))
     with collector_paused():
-        return from_state_dict(target, nest(leaves.items()), dims=options.dims, into=options.into)
+        return from_state_dict(target, nest(leaves.items()), dims=dims, into=options.into)
 
 
 def _mapped(source: Source, keymap: KeyMap, options: Options) -> Resolved:
@@ -82,33 +86,19 @@ def _mapped(source: Source, keymap: KeyMap, options: Options) -> Resolved:
     from treaty.runtime._keymaps.apply import to_fields
 
     mapped = to_fields(keymap, source.named(), options.dims)
-    return Resolved(nest(select(list(flatten(mapped)), options.at, source.where)), is_exact=False)
+    return Resolved(nest(select(list(flatten(mapped)), options.at, source.where)), needs_fit=True)
 
 
 def _checked(
-    codec: Codec[Any], target: Any, tree: Any, options: Options, found: Resolved
-) -> tuple[Any, dict[Path, Declared]]:
+    codec: Codec[Any], target: Any, tree: Any, dims: Mapping[str, int], options: Options, found: Resolved
+) -> FittedDtypes:
     """Raise all that does not fit: what the data shows, and how the class can be told what became of it."""
     problems = () if found.resolution is None else found.resolution.problems
-    # Where parts are listed, a field may be missing because it was not wanted.
-    is_whole = options.at is None or isinstance(options.at, str)
-    hints = [*found.hints, *(_hints(found.resolution) if is_whole else ())]
+    hints = [*found.hints, *hints_of(found.resolution, options)]
     try:
-        checked = fit_dtypes(codec, target, tree, options.dims, options.cast)
+        checked = fit_dtypes(codec, target, tree, dims, options.cast)
     except StateMismatchError as error:
         raise StateMismatchError(error.mismatches, [*error.hints, *hints]) from None
     if problems:
         raise StateMismatchError([Mismatch(one.expected, one.got, one.path) for one in problems], hints)
     return checked
-
-
-def _hints(resolution: Resolution | None) -> Iterator[str]:
-    """How a class is told what became of its earlier self. Of another class it is no question."""
-    if resolution is None:
-        return
-    writer, reader = resolution.writer.root_class, resolution.reader.root_class
-    if resolution.revision is None and writer.symbol != reader.symbol:
-        return
-    for one in resolution.problems:
-        if one.hint and one.kind != "dtype":  # of which there is a hint by `cast=`
-            yield f"{show(one.path)}: {one.hint}"

@@ -1,33 +1,20 @@
 """`plan`: what a restore would do with every leaf, and what stands in its way, before an array is read."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 
-from treaty.runtime._errors import MigrationError, StateMismatchError
-from treaty.runtime._restore.casts import fit_dtypes
-from treaty.runtime._restore.fit import fit
+from treaty.runtime._errors import InvalidArgumentError, MigrationError, StateMismatchError
+from treaty.runtime._restore.casts import fit_dtypes, with_conversions
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.resolve import Resolved, carried_out, find_resolution
 from treaty.runtime._restore.source import Source
 from treaty.runtime._state.registry import Codec, codec_of
 from treaty.schema import resolve as resolve_schemas
 from treaty.schema.evolution.migrations import Function
-from treaty.schema.evolution.resolution import (
-    Action,
-    EachItem,
-    From,
-    Make,
-    Path,
-    Resolution,
-    Same,
-    Through,
-    Unless,
-    show,
-)
-from treaty.schema.evolution.resolution import Plan as Way
+from treaty.schema.evolution.resolution import Action, Path, Resolution, Through, functions, show
 
 
 @frozen
@@ -92,53 +79,43 @@ def plan(source: Source, target: Any, options: Options) -> Plan:
     options.check(codec)
     found = find_resolution(source, codec, options)
     resolution = found.resolution or resolve_schemas(codec.schema, codec.schema)
-    functions = tuple(dict.fromkeys(_functions(resolution.plan)))
+    leaves: Sequence[Action] = resolution.leaves
+    unknown = tuple(dict.fromkeys(map(_named, functions(resolution.plan))))
     problems = [str(one) for one in resolution.problems]
-    if not problems and not functions:
-        problems += _mismatches(source, codec, target, options, found, resolution)
+    if not problems and not unknown:
+        try:
+            leaves = with_conversions(
+                codec.schema, leaves, _converted(source, codec, target, options, found, resolution)
+            )
+        except StateMismatchError as error:
+            problems = [*map(str, error.mismatches), *error.hints, *found.hints]
+        except (MigrationError, InvalidArgumentError) as error:  # of rules that do not fit, and of a default
+            problems = str(error).splitlines()
     return Plan(
         source.where,
         codec.schema.root_class.qualname,
         resolution.revision,
         resolution.present,
-        resolution.leaves,
+        tuple(leaves),
         resolution.dropped,
         tuple(problems),
-        functions,
+        unknown,
     )
 
 
-def _mismatches(
+def _converted(
     source: Source, codec: Codec[Any], target: Any, options: Options, found: Resolved, resolution: Resolution
-) -> list[str]:
-    """What the stored shapes show."""
-    try:
-        tree = found.tree if found.resolution is None else carried_out(resolution, found.tree, options)
-        if not found.is_exact:
-            tree = fit(codec.schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
-        fit_dtypes(codec, target, tree, options.dims, options.cast)
-    except StateMismatchError as error:
-        return [*map(str, error.mismatches), *error.hints, *found.hints]
-    except MigrationError as error:
-        return str(error).splitlines()
-    return []
+) -> Mapping[Path, tuple[str, str]]:
+    """What the stored shapes show; raises what does not fit."""
+    tree = found.tree if found.resolution is None else carried_out(resolution, found.tree, options)
+    if found.needs_fit:
+        tree = source.fitted(codec.schema, tree)
+    return fit_dtypes(codec, target, tree, options.dims, options.cast).converted
 
 
-def _functions(plan: Way) -> Iterator[str]:
-    """The migrations in a plan that are functions."""
-    if isinstance(plan, Through):
-        if isinstance(plan.step, Function):
-            yield f"migration({plan.cls.rpartition(':')[2]}, {plan.number}), {plan.step.where}"
-        for one in (plan.before, plan.rest, plan.after, *(move.plan for move in plan.moves)):
-            yield from _functions(one)
-    elif isinstance(plan, Make):
-        for _, origin in plan.parts:
-            if isinstance(origin, From):
-                yield from _functions(origin.plan)
-    elif isinstance(plan, (EachItem, Unless)):
-        yield from _functions(plan.plan)
-    elif isinstance(plan, Same):
-        return  # the plan that it stands for is walked where it stands first
+def _named(migration: Through) -> str:
+    assert isinstance(migration.step, Function)
+    return f"migration({migration.cls.rpartition(':')[2]}, {migration.number}), {migration.step.where}"
 
 
 def source_shown(one: Action) -> str:

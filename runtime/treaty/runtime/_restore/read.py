@@ -11,9 +11,10 @@ from treaty.runtime._process.collector import collector_paused
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import Workers
 from treaty.runtime._restore.options import Options
+from treaty.runtime._state.arrays import cannot_hold, narrowed
 from treaty.runtime._state.declared import Declared
 from treaty.runtime._trees import Path
-from treaty.schema import ir
+from treaty.schema import TreatyError, ir
 from treaty.schema.dtypes import BY_NAME
 
 IN_FLIGHT: Final = 2**30  # bytes on their way to a device
@@ -32,6 +33,7 @@ def read_arrays(
     """The arrays, each with the dtype and in the place that it is to have."""
     with collector_paused():
         targets = {path: _target(leaf, declared.get(path), placed.get(path), options) for path, leaf in arrays.items()}
+        _refuse_narrowing(targets)
     shared: dict[int, list[Path]] = {}
     single = []
     for path, leaf in arrays.items():
@@ -54,6 +56,15 @@ def _target(leaf: Any, declared: Declared | None, sharding: Any, options: Option
         wanted = BY_NAME[declared.type.dtype].numpy
     on_host = options.into is not None or declared is None or declared.on_host
     return Target(tuple(leaf.shape), leaf.dtype, wanted, on_host, sharding)
+
+
+def _refuse_narrowing(targets: Mapping[Path, Target]) -> None:
+    wide = {dtype for dtype in {one.wanted for one in targets.values() if not one.on_host} if narrowed(dtype) != dtype}
+    if wide:
+        lines = (
+            cannot_hold(one.wanted, path) for path, one in targets.items() if not one.on_host and one.wanted in wide
+        )
+        raise TreatyError("\n".join(lines))
 
 
 def _read_shared(leaves: Sequence[SharedArray], targets: Sequence[Target], advance: Advance) -> list[Any]:

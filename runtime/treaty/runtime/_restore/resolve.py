@@ -11,10 +11,10 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from treaty.runtime._errors import InvalidArgumentError, StateMismatchError
+from treaty.runtime._errors import InvalidArgumentError, Mismatch, StateMismatchError, StorageError
 from treaty.runtime._evolve.apply import carry_out
 from treaty.runtime._evolve.histories import has_history, history_of
-from treaty.runtime._restore.fit import fit
+from treaty.runtime._restore.casts import with_conversions
 from treaty.runtime._restore.options import Options
 from treaty.runtime._restore.select import narrowed
 from treaty.runtime._restore.source import Source, says_nothing
@@ -25,7 +25,7 @@ from treaty.schema import Schema, TreatyError, ir
 from treaty.schema import resolve as resolve_schemas
 from treaty.schema.evolution.history import History
 from treaty.schema.evolution.migrations import registrations, steps_of
-from treaty.schema.evolution.resolution import Keep, Resolution
+from treaty.schema.evolution.resolution import Keep, Path, Resolution, functions, show, summary
 
 
 @frozen
@@ -33,7 +33,7 @@ class Resolved:
     """A state dict of the reader, as far as it can be one; `resolution` is None where nothing had to be done."""
 
     tree: Any
-    is_exact: bool
+    needs_fit: bool  # whether its leaves are still in the forms of a format that forgets some
     resolution: Resolution | None = None
     hints: tuple[str, ...] = ()  # of a checkpoint that is of no known revision
 
@@ -43,14 +43,40 @@ def resolve(source: Source, codec: Codec[Any], options: Options) -> Resolved:
     found = find_resolution(source, codec, options)
     if found.resolution is None or found.resolution.is_as_is:
         return found
+    problems = found.resolution.problems
+    if problems and any(functions(found.resolution.plan)):  # a migration may raise, and would hide them
+        mismatches = [Mismatch(one.expected, one.got, one.path) for one in problems]
+        raise StateMismatchError(mismatches, [*found.hints, *hints_of(found.resolution, options)])
     tree = carried_out(found.resolution, found.tree, options)
     if found.resolution.ok:
         note_resolution(source, codec, found.resolution)
-    return Resolved(tree, found.is_exact, found.resolution)
+    return Resolved(tree, found.needs_fit, found.resolution)
 
 
 def note_resolution(source: Source, codec: Codec[Any], resolution: Resolution) -> None:
-    source.inferred = f"as {codec.schema.root_class.qualname}: {resolution.summary()}"
+    source.note = f"as {codec.schema.root_class.qualname}: {resolution.summary()}"
+
+
+def note_conversions(
+    source: Source, codec: Codec[Any], resolution: Resolution | None, converted: Mapping[Path, tuple[str, str]]
+) -> None:
+    """The same, with the dtypes that are converted as they are read."""
+    found = resolution or resolve_schemas(codec.schema, codec.schema)
+    told = summary(with_conversions(codec.schema, found.leaves, converted), found.dropped)
+    source.note = f"as {codec.schema.root_class.qualname}: {told}"
+
+
+def hints_of(resolution: Resolution | None, options: Options) -> Iterator[str]:
+    """How a class is told what became of its earlier self. Of another class it is no question."""
+    # Where parts are listed, a field may be missing because it was not wanted.
+    if resolution is None or not (options.at is None or isinstance(options.at, str)):
+        return
+    writer, reader = resolution.writer.root_class, resolution.reader.root_class
+    if resolution.revision is None and writer.symbol != reader.symbol:
+        return
+    for one in resolution.problems:
+        if one.hint and one.kind != "dtype":  # of which there is a hint by `cast=`
+            yield f"{show(one.path)}: {one.hint}"
 
 
 def earlier_revisions(source: Source, codec: Codec[Any]) -> tuple[int, ...]:
@@ -76,7 +102,7 @@ def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Reso
         return _by_structure(source, codec, options, _history(codec))
     tree = source.tree(codec.schema if options.at is None else None, options.at)
     if options.revision is None and writer.is_like(codec.schema) and _says_present(source, codec):
-        return Resolved(tree, source.is_exact)
+        return Resolved(tree, not source.is_exact)
     revisions = dict(source.revisions)
     if options.revision is not None:
         history = _history(codec)
@@ -88,12 +114,14 @@ def find_resolution(source: Source, codec: Codec[Any], options: Options) -> Reso
         assert source.schema is not None
         reader = _without_defaults(reader, source.schema)
     found = resolve_schemas(writer, reader, history_of, revisions=revisions, cast=options.cast or {})
-    return Resolved(tree, source.is_exact, found)
+    return Resolved(tree, not source.is_exact, found)
 
 
 def _without_defaults(reader: Schema, writer: Schema) -> Schema:
     """The reader, without defaults of fields that the checkpoint has: what the caller left out is not to be made up."""
     stored = {cls.symbol: {field.key for field in cls.fields} for cls in writer.classes}
+    own = stored[writer.root_class.symbol]  # which the reader's may have another name for
+    stored[reader.root_class.symbol] = stored.get(reader.root_class.symbol, own) | own
 
     def asked_for(field: ir.Field, keys: Set[str]) -> ir.Field:
         return field if keys.isdisjoint((field.key, *field.aliases)) else attrs.evolve(field, default=None)
@@ -161,21 +189,21 @@ def _by_structure(source: Source, codec: Codec[Any], options: Options, history: 
         if options.revision is not None and (mismatches := explain(schema, abstract(tree))):
             # Else a default would take the place of what is stored.
             raise StateMismatchError(mismatches, [f"revision={number} was asked for, and {source.where} is not of it"])
-        return Resolved(tree, True, resolution_from(number, codec, source.revisions, options.cast))
-    fits = list(_fitting(source, codec, options, history))
+        return Resolved(tree, False, resolution_from(number, codec, source.revisions, options.cast))
+    candidates = list(_fitting(source, codec, options, history))
     name = codec.schema.root_class.qualname
-    if not fits:
+    if not candidates:
         hint = f"the checkpoint is none of the revisions 1 to {history.last} of {name} either"
         whole = _present(source, codec, options)
-        return Resolved(whole.tree, whole.is_exact, hints=(hint,))
-    if len({_meaning(resolution) for _, _, resolution in fits}) > 1 and not _give_the_same(fits):
-        numbers = [number for number, _, _ in fits]
+        return Resolved(whole.tree, whole.needs_fit, hints=(hint,))
+    if len({_meaning(resolution) for _, _, resolution in candidates}) > 1 and not _lead_to_the_same_state(candidates):
+        numbers = [number for number, _, _ in candidates]
         raise InvalidArgumentError(
             f"expected to know the revision of {name}, got what may be of {' or '.join(map(str, numbers))}, "
             f"which differ in meaning, in {source.where}; pass revision={numbers[0]}, or another of them"
         )
-    _, tree, resolution = fits[0]
-    return Resolved(tree, True, resolution)
+    _, tree, resolution = candidates[0]
+    return Resolved(tree, False, resolution)
 
 
 def _said(source: Source, codec: Codec[Any], history: History) -> int | None:
@@ -196,7 +224,7 @@ def _said(source: Source, codec: Codec[Any], history: History) -> int | None:
 
 
 def _present(source: Source, codec: Codec[Any], options: Options) -> Resolved:
-    return Resolved(source.tree(codec.schema if options.at is None else None, options.at), source.is_exact)
+    return Resolved(source.tree(codec.schema if options.at is None else None, options.at), not source.is_exact)
 
 
 def _fitting(
@@ -227,6 +255,8 @@ def _all_earlier(codec: Codec[Any], registered: int) -> tuple[int, ...]:
 def _if_fitting(source: Source, schema: Schema, options: Options) -> Any:
     try:
         tree = _tree(source, schema, options)
+    except StorageError:
+        raise
     except TreatyError:  # names that cannot be those of this schema
         return None
     return tree if fits(schema, abstract(tree)) else None
@@ -234,11 +264,7 @@ def _if_fitting(source: Source, schema: Schema, options: Options) -> Any:
 
 def _tree(source: Source, schema: Schema, options: Options) -> Any:
     tree = source.tree(schema if options.at is None else None, options.at)
-    return (
-        tree
-        if source.is_exact
-        else fit(schema, tree, forgets_none=source.forgets_none, forgets_scalars=source.forgets_scalars)
-    )
+    return tree if source.is_exact else source.fitted(schema, tree)
 
 
 def _schema(codec: Codec[Any], history: History, number: int) -> Schema:
@@ -259,11 +285,14 @@ def _meaning(resolution: Resolution | None) -> str:
     return "as it is" if resolution is None or resolution.is_as_is else repr((resolution.plan, resolution.problems))
 
 
-def _give_the_same(fits: Sequence[tuple[int, Any, Resolution | None]]) -> bool:
-    """Whether a checkpoint becomes the same, whichever revision it is of, as where None is filled in for what is not there."""
-    if not all(resolution is None or resolution.ok for _, _, resolution in fits):
+def _lead_to_the_same_state(candidates: Sequence[tuple[int, Any, Resolution | None]]) -> bool:
+    """Whether a checkpoint becomes the same, whichever revision it is of, as where None is filled in for what is not there.
+
+    No migration of the user's is run to find out: it is one of the chosen revision, or of none.
+    """
+    if not all(one is None or (one.ok and not any(functions(one.plan))) for _, _, one in candidates):
         return False
-    trees = [tree if resolution is None else carried_out(resolution, tree) for _, tree, resolution in fits]
+    trees = [tree if resolution is None else carried_out(resolution, tree) for _, tree, resolution in candidates]
     first, *others = (dict(flatten(tree)) for tree in trees)
     return all(one.keys() == first.keys() and all(first[key] is one[key] for key in one) for one in others)
 

@@ -50,7 +50,7 @@ def narrowed(schema: Schema, at: At) -> Schema | None:
 
 
 def _meet(path: Path, root: Path) -> bool:
-    """Whether one of two paths leads to the other."""
+    """Whether one of two paths is the beginning of the other; EACH stands for any key."""
     return all(key in (EACH, wanted) for key, wanted in zip(path, root, strict=False))
 
 

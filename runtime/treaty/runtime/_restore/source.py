@@ -23,7 +23,7 @@ class Source:
     revisions: Mapping[str, int] = {}  # of the writer's classes, by symbol, where the format keeps them
     metadata: Mapping[str, Any] = {}
     step: int | None = None  # that was taken of a directory of steps
-    inferred = ""  # what became of a checkpoint of an earlier revision, in words
+    note = ""  # what became of a checkpoint of an earlier revision, in words for the log
     is_exact = True  # whether the format says itself what is empty, and what was a Python value
     forgets_none = False  # whether it stores no None at all
     forgets_scalars = False  # whether numpy scalars, and arrays without axes, may be stored as Python numbers
@@ -50,11 +50,11 @@ class Source:
         tree = self.tree(schema)
         if self.is_exact:
             return tree
-        return (
-            python_scalars(tree)
-            if schema is None
-            else fit(schema, tree, forgets_none=self.forgets_none, forgets_scalars=self.forgets_scalars)
-        )
+        return python_scalars(tree) if schema is None else self.fitted(schema, tree)
+
+    def fitted(self, schema: Schema, tree: Any) -> Any:
+        """A state dict of this format in the forms that a schema knows."""
+        return fit(schema, tree, forgets_none=self.forgets_none, forgets_scalars=self.forgets_scalars)
 
     def named(self) -> Mapping[str, Any]:
         """The leaves by the names that a key map speaks of."""

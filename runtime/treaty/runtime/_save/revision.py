@@ -28,7 +28,7 @@ def as_revision(codec: Codec[Any], tree: dict[str, Any], revision: int) -> tuple
             f"expected revision {revision} of {cls.qualname} to lead to the present one, got:\n{problems}"
         )
     try:
-        back = carry_out(inverse(found.plan), tree, codec.schema, schema)
+        back = carry_out(inverse(found.plan), tree, codec.schema, schema, present=codec.schema)
     except NoInverseError as error:
         lines = "\n".join(error.problems)
         raise MigrationError(f"expected a way back to revision {revision} of {cls.qualname}, got:\n{lines}") from None

@@ -43,8 +43,8 @@ class NotAlike(Exception):
     """The shortcut gives up: something else than the contents of arrays differs, or may differ. The plain way is next."""
 
 
-# What generated code meets where one item stands for others, beside NotAlike. It says nothing of the data itself: that
-# is asked again, item by item. Users' own code never sees a stand-in, so no error of theirs is among these by mistake.
+# Errors that generated code may raise because one item stands for all. They prove nothing about the data: the caller goes
+# item by item, and a real error comes up again there.
 _TRIPPED: Final = (Misfit, TreatyError, TypeError, AttributeError, LookupError, ValueError, RuntimeError)
 
 

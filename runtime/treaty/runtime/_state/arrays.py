@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from treaty.runtime._errors import show_keys
 from treaty.runtime._process.forks import check_devices
 from treaty.runtime._state.many_arrays import put_many
 from treaty.schema import TreatyError
@@ -158,13 +159,22 @@ def transfer(pending: Sequence[Any]) -> list[jax.Array]:
         raise TreatyError(f'JAX cannot place arrays of {dtypes} on this device; pass into="numpy": {error}') from error
 
 
+def narrowed(dtype: _DType) -> _DType:
+    """What JAX would hold of a dtype: without jax_enable_x64, 32 bits of 64."""
+    return jax.dtypes.canonicalize_dtype(dtype)
+
+
 def refuse_narrowing(dtype: _DType) -> None:
-    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-        raise TreatyError(
-            f"expected room for {dtype} on the device, got jax_enable_x64 off, which would store "
-            f"{jax.dtypes.canonicalize_dtype(dtype)}; "
-            'set jax_enable_x64, declare the field np.ndarray, or pass into="numpy"'
-        )
+    if narrowed(dtype) != dtype:
+        raise TreatyError(cannot_hold(dtype))
+
+
+def cannot_hold(dtype: _DType, path: Sequence[str] | None = None) -> str:
+    at = "" if path is None else f" at {show_keys(path)}"
+    return (
+        f"expected {dtype}{at}, got a JAX that holds {narrowed(dtype)} (jax_enable_x64 is off); "
+        'set it, declare np.ndarray, or pass into="numpy"'
+    )
 
 
 def write_key(key: jax.Array) -> KeyState:
@@ -173,14 +183,14 @@ def write_key(key: jax.Array) -> KeyState:
         raise Misfit
     is_abstract = isinstance(key, jax.ShapeDtypeStruct)
     data = jax.eval_shape(jax.random.key_data, key) if is_abstract else jax.random.key_data(key)
-    return {"impl": str(_impl_of(key)), "data": data}
+    return {"impl": impl_of(key), "data": data}
 
 
 def outline_key(key: Any) -> Any:
     """What `write_key` would make of a key, by its attributes alone; another value as it is."""
     if not is_key(key):
         return key
-    impl, struct = str(_impl_of(key)), cast(Any, jax.ShapeDtypeStruct)
+    impl, struct = impl_of(key), cast(Any, jax.ShapeDtypeStruct)
     return {"impl": impl, "data": struct((*key.shape, KEY_IMPLS.get(impl, 0)), _uint32)}
 
 
@@ -202,10 +212,11 @@ def key_dtype(impl: str | None) -> Any:
     return jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
 
 
-def _impl_of(key: Any) -> Any:
+def impl_of(key: Any) -> str:
+    """The name of a key's implementation."""
     if isinstance(key, jax.ShapeDtypeStruct):
-        return next((impl for impl in KEY_IMPLS if key_dtype(impl) == key.dtype), key.dtype)
-    return jax.random.key_impl(key)
+        return next((impl for impl in KEY_IMPLS if key_dtype(impl) == key.dtype), str(key.dtype))
+    return str(jax.random.key_impl(key))
 
 
 def _wrap(impl: str) -> Callable[[Any], jax.Array]:

@@ -6,7 +6,6 @@ from typing import Any, assert_never
 from attrs import frozen
 
 from treaty.schema import Schema, ir
-from treaty.schema._key_texts import key_text
 from treaty.schema.dims import Dim, Expr, Int, Name
 
 Keys = tuple[str, ...]
@@ -33,18 +32,13 @@ def declared_arrays(schema: Schema, state: Any) -> dict[Keys, Declared]:
     return walk.found
 
 
-def as_state(schema: Schema, value: Any) -> Any:
-    """An instance in state-dict form, its leaves as they are, whatever stands there in place of arrays."""
-    return _class_state(schema, schema.root_class, value)
-
-
 class _DeclaredWalk:
     """What is declared alike in all items of a list is worked out once: half the time of ten thousand leaves."""
 
     def __init__(self, schema: Schema) -> None:
         self.found: dict[Keys, Declared] = {}
         self._schema = schema
-        # By the ids of a type and of names; what has them is kept beside, so that no id is used again.
+        # By `id` of a type and of its names, which are slow to hash. They live as long as the walk: no id comes up twice.
         self._declared: dict[tuple[int, int, tuple[str, ...]], Declared] = {}
         self._below: dict[tuple[int, int], tuple[ir.Node, _Names]] = {}
 
@@ -65,16 +59,9 @@ class _DeclaredWalk:
             self.found[path] = Declared(ir.Array(type.dtype, ()), ((),) * len(getattr(state, "shape", ())))
         elif isinstance(type, ir.Key):
             self.found[(*path, "data")] = Declared(type, (*(_called(dim, names) for dim in type.dims), ()))
-        elif isinstance(type, (ir.Sequence, ir.Dict)):
-            item = type.item if isinstance(type, ir.Sequence) else type.value
-            for key, one in state.items():
-                self._in_type(item, one, names, (*path, key), casts)
-        elif isinstance(type, ir.Tuple):
-            for index, item in enumerate(type.items):
-                self._in_type(item, state[str(index)], names, (*path, str(index)), casts)
-        elif isinstance(type, ir.Partial):
-            self._in_type(type.args, state["args"], names, (*path, "args"), casts)
-            self._in_type(type.keywords, state["keywords"], names, (*path, "keywords"), casts)
+        elif isinstance(type, (ir.Sequence, ir.Tuple, ir.Dict, ir.Partial)):
+            for key, part in (ir.parts(self._schema, type, state.keys()) or {}).items():
+                self._in_type(part, state[key], names, (*path, key), casts)
         elif isinstance(type, (ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped, ir.Optional)):
             return
         else:
@@ -103,35 +90,3 @@ def _also_called(size: Expr, names: _Names) -> tuple[str, ...]:
     if isinstance(size, Int):
         return ()
     return (size.name, *names.get(size.name, ())) if isinstance(size, Name) else (str(size),)
-
-
-def _class_state(schema: Schema, cls: ir.Class, value: Any) -> dict[str, Any]:
-    by_item = cls.kind in ("typeddict", "keywords")
-    found: dict[str, Any] = {}
-    for field in cls.fields:
-        if not field.static:
-            one = _type_state(schema, field.type, value[field.name] if by_item else getattr(value, field.name))
-            found |= key_text(field.key).spread(one) if field.spread else {field.key: one}
-    return found
-
-
-def _type_state(schema: Schema, type: ir.Type, value: Any) -> Any:
-    if isinstance(type, ir.Optional):
-        return None if value is None else _type_state(schema, type.item, value)
-    if isinstance(type, ir.Node):
-        return _class_state(schema, schema[type.cls], value)
-    if isinstance(type, ir.Sequence):
-        return {str(index): _type_state(schema, type.item, one) for index, one in enumerate(value)}
-    if isinstance(type, ir.Tuple):
-        pairs = zip(type.items, value, strict=True)
-        return {str(index): _type_state(schema, item, one) for index, (item, one) in enumerate(pairs)}
-    if isinstance(type, ir.Dict):
-        return {str(key): _type_state(schema, type.value, one) for key, one in value.items()}
-    if isinstance(type, ir.Partial):
-        args, keywords = _type_state(schema, type.args, value.args), _type_state(schema, type.keywords, value.keywords)
-        return {"args": args, "keywords": keywords}
-    if isinstance(type, ir.Key):
-        return {"data": value}
-    if isinstance(type, (ir.Array, ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Untyped)):
-        return value
-    assert_never(type)

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from treaty.runtime._errors import Mismatch, Path
 from treaty.runtime._state.arrays import Misfit, is_array
+from treaty.runtime._state.numbering import int_of
 from treaty.runtime._state.scalars import CHECKS, same_static
 from treaty.schema import Schema, ir
 from treaty.schema._key_texts import key_text
@@ -390,12 +391,7 @@ def _passes(scalar: str, value: object) -> bool:
 def _is_key(kind: str, key: object) -> bool:
     if type(key) is not str:
         return False
-    if kind == "str":
-        return True
-    try:
-        return str(int(key)) == key
-    except ValueError:
-        return False
+    return kind == "str" or int_of(key) is not None
 
 
 def as_key(key: object) -> str | int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
 from attrs import frozen
+from jax.tree_util import Partial
 
 from treaty.runtime._errors import Mismatch, Path
 from treaty.runtime._state.arrays import is_key
@@ -52,7 +53,7 @@ class _ValueWalker:
     schema: Schema
 
     def cls(self, cls: ir.Class, value: Any, path: Path) -> Iterator[Mismatch]:
-        if cls.kind in ("typeddict", "keywords"):
+        if cls.is_dict:
             name = short(cls.id) if cls.kind == "typeddict" else "the keywords of a Partial"
             yield from self._entries(cls, name, value, path)
         elif symbol_of(type(value)) != cls.symbol or not is_class_of(type(value), cls.id):
@@ -129,7 +130,7 @@ class _ValueWalker:
 
     def _partial(self, type: ir.Partial, value: Any, path: Path) -> Iterator[Mismatch]:
         name = type.func.rpartition(":")[2]
-        func = getattr(value, "func", None)
+        func = value.func if value.__class__ is Partial else None
         if func is None or not hasattr(func, "__qualname__") or symbol_of(func) != type.func:
             got = describe(value) if func is None else f"one of {getattr(func, '__qualname__', func)}"
             yield Mismatch(f"a Partial of {name}", got, path)

@@ -69,12 +69,7 @@ def blank(cls: Any, /, **values: object) -> Any:
 
 
 def many(cls: type, values: Mapping[str, list[Any]], count: int) -> list[Any]:
-    """`count` instances from the values of each field."""
-    if does_more(cls):
-        names = [str(attrs.fields_dict(cls)[name].alias) for name in values]
-        rows = zip(*values.values(), strict=True) if values else repeat((), count)
-        make = constructor(cls)
-        return [make(**dict(zip(names, row, strict=True))) for row in rows]
+    """`count` instances from the values of each field, of a class that only stores them."""
     made: list[Any] = list(map(object.__new__, repeat(cls, count)))
     for name, column in values.items():
         deque(map(_setter(cls, name), made, column), maxlen=0)  # the fastest loop Python has
@@ -129,7 +124,10 @@ def _serve(cls: type, functions: Sequence[Any]) -> None:
 
 
 def expect_code(cls: type) -> None:
-    """Tell JAX of a class that has no generated code yet: JAX asks for its leaves, and gets them, or an error, then."""
+    """Register a class with JAX before its code is there.
+
+    The registered functions import the code when JAX first flattens an instance, or raise CodecError.
+    """
     names = {"flatten_with_keys": ["obj"], "unflatten": ["static", "children"], "flatten": ["obj"]}
     with _lock:
         if cls in _pytrees:
@@ -175,6 +173,7 @@ def _store(cls: type, values: Mapping[str, str]) -> list[str]:
 
 
 def _caches_hash(cls: type) -> bool:
+    """Whether attrs' `__hash__` keeps what it computed in an attribute, which its `__init__` would set to None."""
     return _CACHED_HASH in getattr(getattr(cls.__hash__, "__code__", None), "co_names", ())
 
 

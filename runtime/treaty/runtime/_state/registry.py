@@ -13,7 +13,7 @@ from treaty.runtime._errors import CodecError
 from treaty.schema import Schema, ir, modules
 from treaty.schema._classes import relative
 from treaty.schema._declare import options_of, state_options
-from treaty.schema._read import schema_as_generated
+from treaty.schema._read import SchemaReader, schema_as_generated
 from treaty.schema.modules import home_of, import_generated, script_file, symbol_of
 
 _T = TypeVar("_T")
@@ -41,7 +41,10 @@ class Codec(Generic[_T]):
 
 
 _codecs: dict[tuple[Any, str], Codec[Any]] = {}
-_checked: dict[Any, Codec[Any]] = {}  # class or alias -> codec known to be fresh
+_checked: dict[Any, Codec[Any]] = {}  # class, alias or codec -> codec known to be fresh
+_bare: dict[
+    type, Codec[Any]
+] = {}  # the same of generic classes without arguments, which need not be those of an instance
 
 
 def register(codec: Codec[_T]) -> Codec[_T]:
@@ -51,6 +54,7 @@ def register(codec: Codec[_T]) -> Codec[_T]:
         codec = attrs.evolve(codec, revision=known.revision)  # compiled in memory, of a declaration that is locked
     _codecs[codec.cls, codec.id] = codec
     _checked.clear()
+    _bare.clear()
     return codec
 
 
@@ -102,14 +106,21 @@ def codec_of_class(cls: Any) -> Codec[Any]:
     origin = typing.get_origin(cls) or cls
     if not isinstance(origin, type):
         raise CodecError(f"expected a state class or an instance of one, got {type(cls).__name__}: {cls!r}")
+    if cls in _bare:
+        return _bare[cls]
     schema = schema_as_generated(cls, lambda id: _generated(origin, id))
-    codec = _codecs.get((origin, schema.root)) or _import(origin, schema.root)
+    codec = _codecs.get((origin, schema.root))  # imported when it was asked what the code was generated for
+    if codec is None:
+        raise CodecError(missing_code(origin, schema.root))
     if not _serves(codec, cls):
         raise CodecError(
             f"the code of {codec.id} is for another definition of its classes; call treaty.generator.load again"
         )
     _check_fresh(codec, schema)
-    _checked[cls] = codec
+    if isinstance(cls, type) and getattr(cls, "__parameters__", None):
+        _bare[cls] = codec
+    else:
+        _checked[cls] = codec
     return codec
 
 
@@ -122,20 +133,50 @@ def codec_of_instance(obj: Any) -> Codec[Any]:
     if not getattr(cls, "__parameters__", ()):
         return codec_of_class(cls)
     import_generated(cls.__module__)
-    codecs = [codec for (origin, _), codec in _codecs.items() if origin is cls]
-    typed = [codec for codec in codecs if "[" in codec.id]
+    typed = [codec for (origin, id), codec in list(_codecs.items()) if origin is cls and "[" in id]
     if len(typed) == 1:
-        return typed[0]
+        return _fresh_instance(typed[0])
     if not typed:
         return codec_of_class(cls)
     names = ", ".join(codec.id for codec in typed)
     raise CodecError(f"{cls.__name__} is generic, and this could be any of {names}; pass the one you mean as cls")
 
 
+def _fresh_instance(codec: Codec[Any]) -> Codec[Any]:
+    """The codec of a generic class and its arguments, as far as no alias has to say these: the class is as it is declared, and
+    so are the classes among the arguments."""
+    if codec not in _checked:
+        from treaty.schema.evolution.history import instance
+
+        reader = SchemaReader()
+        root = reader.generic(codec.cls)
+        declared = Schema(root, reader.classes()).at(root)
+        filled = instance(declared, codec.schema.root_class.args, codec.schema)
+        if filled is None or filled.digest != codec.schema.digest:
+            raise CodecError(_stale(codec.cls, codec.id))
+        _check_arguments(codec)
+        _checked[codec] = codec
+    return _checked[codec]
+
+
+def _check_arguments(codec: Codec[Any]) -> None:
+    compiled = _compiled_with(codec)
+    for cls in codec.schema.classes[1:]:
+        known = [origin for origin, id in list(_codecs) if id == cls.id == cls.symbol]
+        if known and codec_of_class(compiled.get(cls.symbol, known[-1])).schema.root_class != cls:
+            raise CodecError(_stale(codec.cls, codec.id))
+
+
 def _serves(codec: Codec[Any], cls: Any) -> bool:
     """Whether code that was compiled in memory is for the very classes that an alias names: a notebook may define them again."""
-    compiled: Mapping[str, Any] = getattr(codec.read, "__globals__", {}).get("_classes", {})
+    compiled = _compiled_with(codec)
     return all(compiled.get(symbol_of(one), one) is one for one in _classes_in(cls))
+
+
+def _compiled_with(codec: Codec[Any]) -> Mapping[str, Any]:
+    """The classes, by symbol, that code which was compiled in memory is for."""
+    found: Mapping[str, Any] = getattr(codec.read, "__globals__", {}).get("_classes", {})
+    return found
 
 
 def _classes_in(alias: Any) -> Iterable[type]:
@@ -151,14 +192,6 @@ def _generated(cls: type, id: str) -> Schema | None:
         import_generated(cls.__module__)
     codec = _codecs.get((cls, id))
     return None if codec is None else codec.schema
-
-
-def _import(cls: type, id: str) -> Codec[Any]:
-    import_generated(cls.__module__)
-    try:
-        return _codecs[cls, id]
-    except KeyError:
-        raise CodecError(missing_code(cls, id)) from None
 
 
 def missing_code(cls: type, id: str) -> str:

@@ -1,6 +1,6 @@
 """Restoring into a template instance: its shapes must match, and its containers give form to untyped subtrees."""
 
-from collections.abc import Mapping
+from collections import OrderedDict
 from typing import Any, assert_never
 
 import jax
@@ -16,10 +16,21 @@ def same_shapes(obj: Any, template: Any) -> bool:
     """Whether two instances have one structure, equal static fields, and leaves of one shape."""
     leaves, tree = jax.tree.flatten(obj)
     expected, expected_tree = jax.tree.flatten(template)
+    if difference(tree, expected_tree) is not None:
+        (leaves, tree), (expected, expected_tree) = (jax.tree.flatten(plain_dicts(one)) for one in (obj, template))
     return difference(tree, expected_tree) is None and all(
         getattr(leaf, "shape", None) == getattr(want, "shape", None)
         for leaf, want in zip(leaves, expected, strict=True)
     )
+
+
+def plain_dicts(tree: Any) -> Any:
+    """The tree with a dict in place of each OrderedDict: a field of a dict takes either, and gives back the one."""
+
+    def plain(one: Any) -> Any:
+        return {key: plain_dicts(value) for key, value in one.items()} if isinstance(one, OrderedDict) else one
+
+    return jax.tree.map(plain, tree, is_leaf=lambda one: isinstance(one, OrderedDict))
 
 
 def difference(tree: Any, expected: Any) -> tuple[str, str] | None:
@@ -62,7 +73,7 @@ class _Filler:
             return state
         filled = dict(state)
         for field in cls.fields:
-            below = template[field.name] if cls.kind in ("typeddict", "keywords") else getattr(template, field.name)
+            below = cls.value_of(field, template)
             if field.spread:
                 text = key_text(field.key)
                 filled |= text.spread(self.type(field.type, text.gathered(filled), below))
@@ -79,11 +90,13 @@ class _Filler:
             return state
         if isinstance(type, ir.Node):
             return self.cls(self.schema[type.cls], state, template)
-        if isinstance(type, ir.Sequence):
-            return {key: self.type(type.item, state.get(key), one) for key, one in _numbered(template, state)}
-        if isinstance(type, ir.Tuple):
-            pairs = zip(type.items, _numbered(template, state), strict=False)
-            return {key: self.type(item, state.get(key), one) for item, (key, one) in pairs}
+        if isinstance(type, (ir.Sequence, ir.Tuple)):
+            items = type.items if isinstance(type, ir.Tuple) else (type.item,) * len(state)
+            keys = [str(index) for index in range(len(items))]
+            if len(template) != len(keys) or state.keys() != set(keys):
+                return state  # as it is: `explain` tells how the two differ
+            pairs = zip(keys, items, template, strict=True)
+            return {key: self.type(item, state[key], one) for key, item, one in pairs}
         if isinstance(type, ir.Dict):
             if {str(key) for key in template} != set(state):
                 return state
@@ -91,10 +104,3 @@ class _Filler:
         if isinstance(type, (ir.Array, ir.Key, ir.Fitted, ir.Scalar, ir.NumpyScalar, ir.Enum, ir.Partial)):
             return state
         assert_never(type)
-
-
-def _numbered(template: Any, state: Mapping[Any, Any]) -> list[tuple[str, Any]]:
-    """Template items by key, when the state has as many; otherwise each its own, for `explain` to report."""
-    if set(state) == {str(index) for index in range(len(template))}:
-        return [(str(index), one) for index, one in enumerate(template)]
-    return [(key, None) for key in state]

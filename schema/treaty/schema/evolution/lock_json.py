@@ -32,7 +32,9 @@ class NewerLockError(SchemaError, NewerFormatError):
 
     def __init__(self, name: str, found: str) -> None:
         NewerFormatError.__init__(self, name, found)
-        self.problems = self.args
+        self.problems = (str(self),)
+
+    __str__ = NewerFormatError.__str__
 
 
 def is_lock(text: str) -> bool:

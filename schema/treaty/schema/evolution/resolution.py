@@ -4,8 +4,10 @@ A plan is a function as data, from a state dict of the writer's schema to one of
 that it is applied to, so that one plan serves a class wherever it stands. `runtime/_evolve/apply.py` carries it out.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sized
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 import attrs
 from attrs import define, frozen
@@ -13,7 +15,7 @@ from attrs import define, frozen
 from treaty.schema import ir
 from treaty.schema._default_texts import can_be_made
 from treaty.schema._key_texts import fused
-from treaty.schema.evolution.migrations import Step
+from treaty.schema.evolution.migrations import Function, Step
 from treaty.schema.keymap import Rule
 
 Path: TypeAlias = tuple[str, ...]
@@ -243,13 +245,35 @@ class Resolution:
 
     def summary(self) -> str:
         """`2 renamed, 1 defaulted, 1 dropped`: all that is not as it is, counted."""
-        counts: dict[str, int] = {}
-        for one in self.leaves:
-            counts[one.verb] = counts.get(one.verb, 0) + 1
-        counts.pop("as-is", None)
-        if self.dropped:
-            counts["dropped"] = len(self.dropped)
-        return ", ".join(f"{count} {verb}" for verb, count in counts.items()) or "all as it is"
+        return summary(self.leaves, self.dropped)
+
+
+def summary(leaves: Iterable[Action], dropped: Sized = ()) -> str:
+    """What becomes of leaves, counted, without those that are as they were."""
+    counts = Counter(one.verb for one in leaves if one.verb != "as-is")
+    told = [f"{count} {verb}" for verb, count in counts.items()] + ([f"{len(dropped)} dropped"] if dropped else [])
+    return ", ".join(told) or "all as it is"
+
+
+def children(plan: Plan) -> tuple[Plan, ...]:
+    """The plans that a plan is made of. That of a class inside itself has none: it is that of the class around it."""
+    if isinstance(plan, Through):
+        return (plan.before, plan.rest, plan.after, *(move.plan for move in plan.moves))
+    if isinstance(plan, Make):
+        return tuple(origin.plan for _, origin in plan.parts if isinstance(origin, From))
+    if isinstance(plan, (EachItem, Unless)):
+        return (plan.plan,)
+    if isinstance(plan, (Keep, ConvertLeaf, Same)):
+        return ()
+    assert_never(plan)
+
+
+def functions(plan: Plan) -> Iterator[Through]:
+    """The migrations in a plan that are functions."""
+    if isinstance(plan, Through) and isinstance(plan.step, Function):
+        yield plan
+    for one in children(plan):
+        yield from functions(one)
 
 
 def show(path: Path) -> str:

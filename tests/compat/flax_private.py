@@ -1,4 +1,4 @@
-"""Two functions that Flax keeps private and its own tests call. Nothing of ours does."""
+"""Our module with two functions that Flax keeps private and its own tests call. Nothing else does."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import jax
 import msgpack as _msgpack
 import numpy as np
 
-from treaty.runtime._flax.chunk_size import chunk_bytes
+from treaty.runtime import serialization
 from treaty.runtime.formats import msgpack
 
 
@@ -20,7 +20,8 @@ def _msgpack_ext_pack(x: Any) -> Any:
 def _chunk_array_leaves_in_place(d: Any) -> Any:
     """Replace the numpy arrays of a dict that are over MAX_CHUNK_SIZE by their stored form; of a lone array that form is returned."""
     if isinstance(d, np.ndarray):
-        return d if d.nbytes <= chunk_bytes() else _chunked(d, chunk_bytes())
+        limit = serialization.MAX_CHUNK_SIZE
+        return d if d.nbytes <= limit else _chunked(d, limit)
     if isinstance(d, dict):
         d.update({key: _chunk_array_leaves_in_place(value) for key, value in d.items()})
     return d
@@ -33,3 +34,7 @@ def _chunked(array: "np.ndarray[Any, np.dtype[Any]]", limit: int) -> dict[str, A
         "shape": {str(axis): length for axis, length in enumerate(array.shape)},
         "chunks": {str(i): flat[i * size : (i + 1) * size] for i in range(-(-flat.size // size))},
     }
+
+
+setattr(serialization, "_msgpack_ext_pack", _msgpack_ext_pack)  # noqa: B010 - mypy knows no such attributes
+setattr(serialization, "_chunk_array_leaves_in_place", _chunk_array_leaves_in_place)  # noqa: B010
