@@ -283,3 +283,12 @@ def test_an_alias_that_is_told_today_does_not_change_an_earlier_step(project: Pr
     assert gate(project, after) == []
     restored: Any = restore(tmp_path / "a", project["A"])
     assert (restored.c, restored.b) == (0, 7)
+
+
+def test_a_factory_that_takes_the_instance_fills_in_nothing(project: Project) -> None:
+    head = "import attrs\n"
+    project.release(head + a("step: int"))
+    after = head + a(
+        "step: int; best: int = attrs.field(default=attrs.Factory(lambda self: self.step, takes_self=True))"
+    )
+    assert gate(project, after) == ["LOAD-default A 1"]

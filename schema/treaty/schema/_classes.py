@@ -80,7 +80,7 @@ def _default(value: Any) -> str | None:
     if value is attrs.NOTHING:
         return None
     if isinstance(value, _FACTORY):
-        return factory_text(value.factory)
+        return factory_text(value.factory, value.takes_self)
     if isinstance(value, enum.Enum):
         return f"{symbol_of(type(value))}.{value.name}"
     return text_of(value)

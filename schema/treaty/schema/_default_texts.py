@@ -7,6 +7,7 @@ from typing import Any, Final
 from treaty.schema.modules import can_be_imported, symbol_of
 
 FACTORY: Final = "factory:"
+OF_INSTANCE: Final = " of the instance"  # what only attrs calls, and no restore can
 _VALUE: Final = "value:"  # of a type that no text can give back
 _OF_PARTIAL: Final = "factory:functools:partial"  # as locks had it once, whatever it called
 _PLAIN: Final = (bool, int, float, complex, str, bytes)
@@ -28,9 +29,11 @@ def text_of(value: Any) -> str:
     return f"{_VALUE}{type(value).__qualname__}"
 
 
-def factory_text(factory: Callable[[], Any]) -> str:
+def factory_text(factory: Callable[..., Any], takes_self: bool) -> str:
     """By its name, where that leads to it; a function without one is gone with its declaration."""
     symbol = symbol_of(factory)
+    if takes_self:
+        return f"{FACTORY}<{symbol.partition(':')[2]}>{OF_INSTANCE}"
     qualname = symbol.partition(":")[2]
     own = f"{getattr(factory, '__module__', None)}:{qualname}"  # of a script, which goes by another name elsewhere
     if "<" in qualname or can_be_imported(symbol, factory) or can_be_imported(own, factory):

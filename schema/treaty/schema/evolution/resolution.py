@@ -13,7 +13,7 @@ import attrs
 from attrs import define, frozen
 
 from treaty.schema import ir
-from treaty.schema._default_texts import can_be_made
+from treaty.schema._default_texts import OF_INSTANCE, can_be_made
 from treaty.schema._key_texts import fused
 from treaty.schema.evolution.migrations import Function, Step
 from treaty.schema.keymap import Rule
@@ -77,7 +77,7 @@ class Fill:
     @property
     def can_be_made(self) -> bool:
         """Whether there is more than a text: a function without a name, and an object, are gone with their declaration."""
-        return self.present or can_be_made(self.default)
+        return can_be_made(self.default) or (self.present and not self.default.endswith(OF_INSTANCE))
 
 
 @frozen

@@ -298,6 +298,8 @@ class _Frame(TypeWalk):
                 if not fill.can_be_made:
                     expected, got = "a default that can be made again", fill.default.removeprefix("factory:")
                     hint = "a later migration begins after it was filled in: give the factory a name, or write the value in a migration"
+                    if fill.present:
+                        hint = "there is no instance yet: write a factory that takes nothing"
                     self.found.problem("default", expected, got, (one.key,), hint)
             else:
                 missing.append(one)
