@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -184,19 +185,26 @@ def step_of(content: bytes) -> Mapping[str, Any] | None:
     """What a manager noted of a step, without reading the rest; empty where none did, and None of a damaged manifest."""
     try:
         _Parser("").check_sum(content)
-        start, end = content.rfind(f',"{_MORE}":'.encode()), _TRAILER.search(content, len(content) - _TRAILER_SIZE)
-        assert end is not None  # of what has a checksum
-        more = (
-            json.loads(content[start : end.start()].partition(b":")[2], parse_constant=_no_constant)
-            if start >= 0
-            else {}
-        )
     except CorruptCheckpointError:
         return None
-    except (ValueError, RecursionError):  # of a later version, or text that looks like it
-        return {}
+    more = _last_member(content[:-_TRAILER_SIZE], _MORE)
     found = more.get(_STEP) if type(more) is dict else None
     return found if type(found) is dict else {}
+
+
+def _last_member(content: bytes, name: str) -> Any:
+    """The value of the last member of an object that lacks its closing brace; None if that has another name.
+
+    An object inside may have a member of this name too, such as a metric. Behind that one come braces.
+    """
+    text, sign = content.decode(errors="replace"), f',"{name}":'
+    start = len(text)
+    while (start := text.rfind(sign, 0, start)) >= 0:
+        with suppress(ValueError, RecursionError):
+            value, end = _JSON.raw_decode(text, start + len(sign))
+            if end == len(text):
+                return value
+    return None
 
 
 class _Parser:
@@ -419,3 +427,6 @@ def _all(kind: type, items: Sequence[Any]) -> bool:
 
 def _no_constant(text: str) -> Any:
     raise ValueError(f"{text}, which is not JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_no_constant)
