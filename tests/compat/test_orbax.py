@@ -24,7 +24,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import BFloat16, Float32, Int32, Key
 
 from treaty.generator import load
-from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError, StateMismatchError, to_state_dict
+from treaty.runtime import (
+    CorruptCheckpointError,
+    IncompleteCheckpointError,
+    StateMismatchError,
+    inspect,
+    to_state_dict,
+)
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime.formats import orbax
 from treaty.schema import Dims, Fields, Length, TreatyError, state
@@ -211,6 +217,32 @@ def test_a_manager_gives_its_last_committed_step_or_the_one_asked_for(tmp_path: 
         orbax.read_tree(tmp_path)
     with pytest.raises(IncompleteCheckpointError, match="expected step 2, got 1, 20"):
         orbax.read_tree(tmp_path, step=2)
+
+
+def test_a_damaged_step_stops_no_other(tmp_path: Path) -> None:
+    with ocp.CheckpointManager(tmp_path) as manager:
+        for step in (1, 2, 3):
+            manager.save(step, args=ocp.args.StandardSave({"step": step}))
+    for marker in tmp_path.glob("*/commit_success.txt"):  # which older Orbax did not write
+        marker.unlink()
+    (tmp_path / "1" / "_CHECKPOINT_METADATA").write_bytes(b"")
+    assert orbax.read_tree(tmp_path) == {"step": 3}
+    assert orbax.read_tree(tmp_path, step=2) == {"step": 2}
+    assert inspect(tmp_path).step == 3
+    with pytest.raises(CorruptCheckpointError, match=r"1/_CHECKPOINT_METADATA$"):
+        orbax.read_tree(tmp_path, step=1)
+    (tmp_path / "3" / "_CHECKPOINT_METADATA").write_bytes(b"{")
+    with pytest.raises(CorruptCheckpointError, match=r"3/_CHECKPOINT_METADATA$"):  # and not an older one in its place
+        orbax.read_tree(tmp_path)
+
+
+def test_of_a_step_that_is_an_item_itself_the_number_is_told(tmp_path: Path) -> None:
+    save_standard(tmp_path / "run" / "7", {"step": 7})
+    assert inspect(tmp_path / "run").step == 7
+    assert inspect(tmp_path / "run" / "7").step is None
+    never_commit(tmp_path / "run" / "7")
+    with pytest.raises(IncompleteCheckpointError, match="expected a committed checkpoint"):
+        orbax.read_tree(tmp_path / "run")
 
 
 def test_steps_may_have_a_prefix_and_leading_zeros(tmp_path: Path) -> None:

@@ -49,12 +49,12 @@ def find_item(path: Path, step: int | None = None, item: str | None = None) -> P
     if steps:
         path = _choose_step(path, steps, step)
         _require_committed(path)
-        if is_item(path):
-            return path
         items = items_in(path)
     elif step is not None:
         raise TreatyError(f"{path} holds no steps, so that step={step} cannot be chosen")
-    return _choose_item(path, items, item)
+    found = _choose_item(path, items, item)
+    _require_committed(found)  # where one is a step itself
+    return found
 
 
 def step_path(path: str, step: int) -> str:
@@ -66,8 +66,11 @@ def step_path(path: str, step: int) -> str:
 
 
 def step_of(path: Path, item: Path) -> int | None:
-    """The step that was taken, where `find_item` took one: there an item lies two levels below."""
-    match = _STEP.fullmatch(item.parent.name) if item.parent.parent == path else None
+    """The step that was taken, where `find_item` took one: the item lies in it, or is one itself."""
+    if (path / STEP_METADATA).exists():  # then it is one step of items, whatever those are called
+        return None
+    step = next((one for one in (item, item.parent) if one.parent == path), path)
+    match = _STEP.fullmatch(step.name) if step != path else None
     return None if match is None else int(match[1])
 
 
@@ -110,9 +113,17 @@ def steps_in(path: Path) -> dict[int, list[Path]]:
     steps: dict[int, list[Path]] = {}
     for one in path.iterdir():
         match = _STEP.fullmatch(one.name)
-        if match and one.is_dir() and _is_committed(one):
+        if match and one.is_dir() and _may_be_committed(one):
             steps.setdefault(int(match[1]), []).append(one)
     return steps
+
+
+def _may_be_committed(path: Path) -> bool:
+    """Of a step that is damaged it is not known; whoever chooses it is told, and the others are there."""
+    try:
+        return _is_committed(path)
+    except CorruptCheckpointError:
+        return True
 
 
 def _choose_step(path: Path, steps: dict[int, list[Path]], step: int | None) -> Path:
