@@ -77,3 +77,44 @@ def test_a_worker_that_outlives_a_killed_parent_keeps_no_lock(tmp_path: Path) ->
         finally:
             os.kill(orphan, signal.SIGKILL)
     assert step_of(restore(tmp_path / "a", Training)) == 2
+
+
+FORK_OF_ONE_THAT_SAVED = """
+import os, sys, warnings
+import numpy as np
+warnings.simplefilter("ignore")
+from treaty.runtime import restore, save
+from treaty.runtime.formats import orbax
+from treaty.schema import TreatyError
+from tests.faults.states import Run, run
+path = sys.argv[1]
+if sys.argv[2] == "compressed":
+    save(path, run(1, d_in=64 * 1024), compress="zstd")
+    read = lambda: restore(path, Run, into="numpy")
+else:
+    orbax.write(path, {"x": np.zeros((512, 512))})
+    read = orbax.read_tree(path)["x"].read
+read()
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    read()
+except TreatyError as error:
+    print(error, flush=True)
+    os._exit(0)
+os._exit(3)
+"""
+
+
+@pytest.mark.parametrize("what", ["compressed", "opened before"])
+def test_in_a_forked_process_what_tensorstore_would_have_to_read_is_refused(tmp_path: Path, what: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK_OF_ONE_THAT_SAVED, str(tmp_path / "a"), what],
+        capture_output=True,
+        text=True,
+        timeout=10 * HANG,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(TENSORSTORE)
+    assert ADVICE in done.stdout
