@@ -1,5 +1,8 @@
 """`save` and `restore`: what a path means, parts of files, and files onto a mesh."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -95,3 +98,25 @@ def test_what_a_format_cannot_do_is_refused(tmp_path: Path) -> None:
         restore(tmp_path / "x.msgpack", Train, rules={"d": "model"})
     with pytest.raises(FileNotFoundError, match="expected a file, got nothing at"):
         restore(tmp_path / "missing.msgpack", Train)
+
+
+WITHOUT_STANDARD_ERROR = """
+import sys
+from tests.faults.states import Run, bits, run
+from treaty.runtime import restore, save, save_async, verify
+assert sys.stderr is None
+save(sys.argv[1], run(1))
+assert bits(restore(sys.argv[1], Run)) == bits(run(1))
+verify(sys.argv[1], progress=True)
+save_async(sys.argv[1] + "/treaty.json/x", run(1))  # fails, and nobody asks
+"""
+
+
+def test_a_program_without_standard_error_saves_and_restores(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_STANDARD_ERROR, str(tmp_path / "a")],
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: os.close(2),
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"")

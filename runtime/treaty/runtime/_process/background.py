@@ -113,7 +113,7 @@ def _forget(error: BaseException | None) -> None:
 @atexit.register
 def _tell_failures() -> None:
     wait_for_earlier()  # which a daemon may be writing itself
-    for handle in _unseen:
+    for handle in _unseen if sys.stderr is not None else ():
         print(f"treaty: the save to {handle.where} failed: {handle._error}", file=sys.stderr)
 
 
