@@ -7,6 +7,7 @@ manifest is believed before it was checked: names have fixed forms, so no path c
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -37,6 +38,7 @@ _HEAD: Final = re.compile(rb'{"treaty":"directory","version":[1-9][0-9]{0,8},"da
 _TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
 _TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
 _KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
+MOST_KEYS: Final = 400  # in a path: MOST_LEVELS of `_trees`, which needs JAX
 _OVERHEAD: Final = 16  # bytes that a compressed chunk may be longer
 _MORE: Final = "more"  # where later writers put what a reader may ignore
 _REVISIONS: Final = "revisions"  # in there
@@ -319,11 +321,20 @@ class _Parser:
         """Names and paths are each there once, and no leaf lies inside another."""
         if len({file.name for file in files}) != len(files):
             self.wrong("each file once", "one twice", "files")
-        seen: set[tuple[str, ...]] = {leaf.path for leaf in leaves}
-        parents = {leaf.path[:-1] for leaf in leaves if leaf.path}
-        inner = {path[:depth] for path in parents for depth in range(len(path) + 1)}
-        if len(seen) != len(leaves) or not seen.isdisjoint(inner):
-            self.wrong("each path once", "one twice, or a leaf inside another", "leaves")
+        seen = {leaf.path for leaf in leaves}
+        if (longest := max(map(len, seen), default=0)) > MOST_KEYS:
+            self.wrong(f"at most {MOST_KEYS} keys in a path", longest, "leaves")
+        if len(seen) != len(leaves):
+            twice = Counter(leaf.path for leaf in leaves).most_common(1)[0][0]
+            self.wrong("each path once", f"{show_keys(twice)} twice", "leaves")
+        for node in {
+            path[:-1] for path in seen if path
+        }:  # each part is looked at and none is kept: of long ones there are many
+            for depth in range(len(node) + 1):
+                if node[:depth] in seen:
+                    self.wrong(
+                        "each path once", f"{show_keys(node)} inside the leaf {show_keys(node[:depth])}", "leaves"
+                    )
         for leaf in leaves:
             if leaf.file is not None:
                 if leaf.file >= len(files):
