@@ -311,7 +311,7 @@ def begun_while_another_waits(path: Path) -> None:
 
 
 def _over_key() -> str:
-    session = vars(_coordinator)["_session"]
+    (session,) = vars(_coordinator)["_sessions"].values()
     return f"treaty/save/{session.taken + session.skipped - 1}/over/{ME}"
 
 

@@ -64,3 +64,50 @@ def test_what_is_asked_for_while_the_interpreter_ends_waits_for_no_thread() -> N
     """As by a generator that is suspended inside `with`, and is closed when the globals of the script go."""
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=HANG)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "['1', '2']")
+
+
+SAVING_HANDLER = """
+import socket, sys
+import jax
+from tests.faults.states import Run, run
+from treaty.runtime import save_async
+from treaty.runtime._process import background, coordinator
+
+with socket.create_server(("localhost", 0)) as free:
+    port = free.getsockname()[1]
+jax.distributed.initialize(f"localhost:{port}", num_processes=1, process_id=0)
+inside = []
+
+def at_each_line(handler):
+    def step(frame, event, _):
+        if not frame.f_code.co_filename.endswith(("background.py", "coordinator.py")):
+            return None
+        if event == "line" and not inside:
+            inside.append(frame.f_lineno)  # as a signal's handler, which another signal may not interrupt
+            handler()
+            inside.pop()
+        return step
+    return step
+
+def saved():
+    save_async(sys.argv[1] + "/b", run(2)).result()
+
+handle = save_async(sys.argv[1] + "/a", run(1))
+handle._finished.wait()
+sys.settrace(at_each_line(saved))
+handle.result()
+sys.settrace(None)
+
+turns = []
+sys.settrace(at_each_line(lambda: turns.append(coordinator.take_turn()[1])))
+turns.append(coordinator.take_turn()[1])
+sys.settrace(None)
+assert len(turns) > 5 and sorted(turns) == list(range(len(turns))), turns
+print("ended")
+"""
+
+
+def test_a_signal_handler_may_save_while_the_main_thread_does(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SAVING_HANDLER, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
+    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr

@@ -11,12 +11,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 
 from treaty.runtime._process.uninterrupted import Latch, uninterrupted
 
 _last: "SaveHandle | None" = None
 _unseen: "list[SaveHandle]" = []  # failed, and nobody asked for the result
-_lock = threading.Lock()  # for these two, never while something is waited for
+_lock = threading.RLock()  # for the order of saves; again by a signal handler, where no helper can be had
 
 
 class SaveHandle:
@@ -39,9 +40,8 @@ class SaveHandle:
         """Wait for the save, and raise what made it fail; TimeoutError if it takes longer than `timeout` seconds."""
         if not self._finished.wait(timeout):
             raise TimeoutError(f"the save to {self.where} is still under way after {timeout} s")
-        with _lock:
-            if self in _unseen:
-                _unseen.remove(self)
+        with suppress(ValueError):
+            _unseen.remove(self)  # under no lock: a signal handler may ask, too
         if self._error is not None:
             raise self._error
 
@@ -62,8 +62,7 @@ class SaveHandle:
             del work, before
             _forget(error)
             self._error = error
-            with _lock:
-                _unseen.append(self)
+            _unseen.append(self)
         finally:
             self._finished.set()
         if self._then is not None:
@@ -122,7 +121,7 @@ def _in_child() -> None:
     global _last, _lock
     _last = None
     _unseen.clear()
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
