@@ -118,3 +118,37 @@ def test_in_a_forked_process_what_tensorstore_would_have_to_read_is_refused(tmp_
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(TENSORSTORE)
     assert ADVICE in done.stdout
+
+
+FORK_DURING_A_SAVE = """
+import math, os, sys, warnings
+warnings.simplefilter("ignore")
+from tests.runtime.forks_script import _hold_saves
+from tests.soak.states import at_step
+from treaty.runtime import save_async
+from treaty.schema import TreatyError
+gate = _hold_saves()
+handle = save_async(sys.argv[1], at_step(1))
+assert gate.begun.wait(60)
+child = os.fork()
+if child == 0:
+    try:
+        handle.result(30)
+    except TreatyError as error:
+        print(handle.done(), error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+gate.opened.set()
+handle.result(math.inf)
+"""
+
+
+def test_a_save_under_way_is_the_parents_and_its_handle_in_the_child_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORK_DURING_A_SAVE, str(tmp_path / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10 * HANG)
+    assert done.returncode == 0, done.stderr
+    where = tmp_path / "a"
+    assert done.stdout == (
+        f"True this process was forked while the save to {where} was under way; the parent does it\n"
+    )
+    assert step_of(restore(where, Training)) == 1

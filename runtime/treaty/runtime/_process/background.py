@@ -14,8 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from treaty.runtime._process.uninterrupted import Latch, uninterrupted
+from treaty.schema import TreatyError
 
 _last: "SaveHandle | None" = None
+_under_way: "set[SaveHandle]" = set()
 _unseen: "list[SaveHandle]" = []  # failed, and nobody asked for the result
 _lock = threading.RLock()  # for the order of saves; again by a signal handler, where no helper can be had
 
@@ -64,9 +66,19 @@ class SaveHandle:
             self._error = error
             _unseen.append(self)
         finally:
-            self._finished.set()
+            self._end()
         if self._then is not None:
             self._then()
+
+    def _end(self) -> None:
+        _under_way.discard(self)
+        self._finished.set()
+
+    def _is_left_to_parent(self) -> None:
+        self._error = TreatyError(
+            f"this process was forked while the save to {self.where} was under way; the parent does it"
+        )
+        self._end()
 
 
 def wait_for_earlier() -> None:
@@ -83,6 +95,7 @@ def begin(where: str, work: Callable[[], None], then: Callable[[], None] | None 
     handle = SaveHandle(where, work, then)
     with _lock:
         before, _last = _last, handle
+    _under_way.add(handle)
     if before is not None and before.done():
         before = None
     # Not a daemon, also where a daemon asks for it: the interpreter waits for it.
@@ -121,6 +134,8 @@ def _in_child() -> None:
     global _last, _lock
     _last = None
     _unseen.clear()
+    for handle in list(_under_way):
+        handle._is_left_to_parent()
     _lock = threading.RLock()
 
 

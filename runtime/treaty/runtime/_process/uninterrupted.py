@@ -91,7 +91,7 @@ class Latch:
         gate.acquire()
         self._waiting.add(gate)  # before the question: whoever sets it meanwhile finds the gate, or is seen
         if not self._is_set:
-            gate.acquire(True, -1 if timeout is None else max(0, timeout))
+            gate.acquire(True, -1 if timeout is None else max(0, min(timeout, _thread.TIMEOUT_MAX)))
         self._waiting.discard(gate)
         return self._is_set
 
