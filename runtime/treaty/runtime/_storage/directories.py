@@ -1,6 +1,8 @@
 """Directories that last through a power cut, and what is in them. Nothing here needs numpy."""
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,10 +10,13 @@ from treaty.runtime._storage.paths import is_stray
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory last through a power cut."""
+    """Make the names in a directory, or the bytes of a file, last through a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:  # some file systems sync no directories, and say so
+        if error.errno != errno.EINVAL or not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise
     finally:
         os.close(descriptor)
 
