@@ -272,5 +272,5 @@ def test_a_shape_that_numpy_cannot_hold_is_damage(shape: tuple[int, ...], tmp_pa
     np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": shape})
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("w.npy", head.getvalue() + bytes(8 if 0 not in shape else 0))
-    with pytest.raises(CorruptCheckpointError, match="expected an array, got .* at 'w.npy'"):
+    with pytest.raises(CorruptCheckpointError, match=r"expected an array, got .* at 'w\.npy'"):
         verify(tmp_path / "x.npz")

@@ -90,7 +90,7 @@ def _take(place: Path) -> int | None:
         if folder.is_symlink():
             raise TreatyError(f"expected a folder to work in, got a link at {folder}; remove it")
         try:
-            lock = open_lock(folder / _LOCK, os.O_WRONLY | os.O_CREAT)
+            lock = open_lock(folder / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK)  # a pipe would wait for a reader
         except FileNotFoundError:  # the one before has just removed its folder
             continue
         try:
