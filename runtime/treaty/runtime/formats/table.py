@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError
+from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError, storing
 from treaty.runtime._storage.overtaken import Known, begin_again
 from treaty.runtime._storage.paths import AnyPath, local_path, path_or_url
 from treaty.runtime.formats.directory import FORMAT as DIRECTORY
@@ -132,7 +132,12 @@ def format_at(path: str) -> Format:
 
 def reading(path: AnyPath, use: "Callable[[Source], _T]", name: str | None = None) -> _T:
     """What `use` makes of the open checkpoint at a path; it begins again where another takes its place meanwhile."""
-    return looking(path, lambda format, place, known: use(format.open(place, known)), name)
+    return looking(path, lambda format, place, known: use(_opened(format, place, known)), name)
+
+
+def _opened(format: Format, place: str, known: Known) -> "Source":
+    with storing("read", place):
+        return format.open(place, known)
 
 
 def looking(path: AnyPath, use: Callable[[Format, str, Known], _T], name: str | None = None) -> _T:
@@ -147,7 +152,7 @@ class _Recognised:
 
     def __init__(self, place: str, is_url: bool, name: str | None) -> None:
         self._place, self._is_url, self._name = place, is_url, name
-        self._found: Format | TreatyError | OSError | None = None
+        self._found: Format | TreatyError | None = None
         self.known = Known(None)
 
     def __call__(self, held: ExitStack) -> Known:
@@ -156,9 +161,10 @@ class _Recognised:
 
             put_back(Path(self._place))
         try:
-            self._found = format_at(self._place) if self._name is None else format_named(self._name)
-            known = self._found.look(self._place, held)
-        except (TreatyError, OSError) as error:
+            with storing("read", self._place):
+                self._found = format_at(self._place) if self._name is None else format_named(self._name)
+                known = self._found.look(self._place, held)
+        except TreatyError as error:
             self._found = error
             known = Known((type(error), str(error)))
         self.known = known._replace(by=(getattr(self._found, "name", None), known.by))

@@ -12,6 +12,7 @@ from treaty.runtime._errors import (
     InvalidArgumentError,
     MissingCheckpointError,
     show_steps,
+    storing,
 )
 from treaty.runtime.formats.orbax.aggregate import AGGREGATE, is_aggregate
 from treaty.schema import TreatyError
@@ -77,7 +78,8 @@ def step_of(path: Path, item: Path) -> int | None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. A file of no bytes is what a power cut leaves of one that was never fsynced."""
     try:
-        data = json.loads(path.read_bytes())
+        with storing("read", path):
+            data = json.loads(path.read_bytes())
     except (FileNotFoundError, IsADirectoryError):
         raise IncompleteCheckpointError(f"expected the file {path}, got nothing") from None
     except (ValueError, RecursionError) as error:
