@@ -1,16 +1,20 @@
 """Looking into a checkpoint: the manifest alone, no device, no user code, no JAX."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._storage.paths import path_or_url
-from treaty.runtime.formats.directory.manifest import DATA, parse_contents
+from treaty.runtime.formats.directory.manifest import DATA, File, Leaf, parse_contents
 from treaty.runtime.formats.directory.places import Place, committed
 from treaty.runtime.formats.directory.presence import require_files
 from treaty.runtime.formats.directory.steps import step_name
 from treaty.runtime.formats.directory.values import read_values
 from treaty.runtime.formats.shared.outcomes import Inspection
+from treaty.schema import TreatyError
 
 
 def inspect_known(path: str, known: Known) -> Inspection:
@@ -32,8 +36,20 @@ def inspect_known(path: str, known: Known) -> Inspection:
         found.dims,
         found.schema,
         _step(path, place),
-        partial(read_values, place, data, found.files, found.leaves),
+        partial(_values, place, content, data, found.files, found.leaves),
     )
+
+
+def _values(
+    place: Place, content: bytes, data: str, files: Sequence[File], leaves: Sequence[Leaf]
+) -> Mapping[tuple[str, ...], Any]:
+    """Asked for when another checkpoint may have taken the place."""
+    try:
+        return read_values(place, data, files, leaves)
+    except CorruptCheckpointError:
+        if place.manifest() == content:
+            raise
+    raise TreatyError(f"expected {place.where} as it was inspected, got another checkpoint since; inspect it again")
 
 
 def _step(path: str, place: Place) -> int | None:
