@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._process.forks import close_lock, open_lock, try_lock
 from treaty.runtime._storage.directories import make_directory, sizes_below, sync_directory
-from treaty.runtime._storage.overtaken import mark
+from treaty.runtime._storage.overtaken import TRIES, mark
 from treaty.runtime._storage.paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.formats.directory import owner
 from treaty.runtime.formats.directory.checksum import running
@@ -144,15 +144,12 @@ class Local:
 
     @_storing("write")
     def begin(self) -> str:
-        self._make()
-        self._lock = open_lock(self.path)
-        try:
-            self._is_alone = self._take_lock()
-            self._seen = self.manifest()
-        except BaseException:
-            self._release()
-            raise
-        return owner.take_name()
+        for _ in range(TRIES):
+            if self._is_taken():
+                return owner.take_name()
+        raise TreatyError(
+            f"expected {self.where} to stay, got {TRIES} directories there that went before they were locked"
+        )
 
     @_storing("write")
     def prepare(self, data: str) -> None:
@@ -187,9 +184,9 @@ class Local:
             self.sync(data)
             self._look_again(data, files)
             write_pieces(self.path / NAME, [manifest])
-            self._note_synced()
         except FileNotFoundError as error:
             raise self._taken(f"{data} as it was written, got nothing") from error
+        self._note_synced()
         self._clean(data, self._previous())
         self._release()
         owner.release_name(data)
@@ -205,7 +202,7 @@ class Local:
 
     def _own_mark(self) -> object:
         """With the time of its inode, which nobody can give to a copy."""
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):  # replaced by another save; it is committed all the same
             return mark(self.path / NAME), os.stat(self.path / NAME).st_ctime_ns
         return None
 
@@ -267,12 +264,26 @@ class Local:
                 "save somewhere else: a checkpoint has its directory for itself"
             )
 
-    def _take_lock(self) -> bool:
-        """Whether no other save can be under way; some network file systems cannot tell."""
-        is_locked = try_lock(self._lock)
-        if is_locked is False:
-            raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it")
-        return is_locked is True
+    def _is_taken(self) -> bool:
+        """Whether the directory that was locked is still the one at the path."""
+        self._make()
+        self._lock = open_lock(self.path)
+        try:
+            is_locked = try_lock(self._lock)
+            if is_locked is False:
+                raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it")
+            self._is_alone = (
+                is_locked is True
+            )  # some network file systems cannot tell whether another save is under way
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if os.path.samestat(os.fstat(self._lock), os.stat(self.path)):
+                    self._seen = self.manifest()
+                    return True
+        except BaseException:
+            self._release()
+            raise
+        self._release()
+        return False
 
     def _look_again(self, data: str, files: Mapping[str, int]) -> None:
         found = self.sizes(data)
@@ -299,8 +310,16 @@ class Local:
         """Remove the previous data, and all remains of which nobody can make a checkpoint any more.
 
         A killed save may have renamed its manifest and not synced it: then the one on disk names the older data, but this
-        save has synced the directory since.
+        save has synced the directory since. What cannot be removed makes no save fail: a later one tries again.
         """
+        try:
+            self._remove_remains(data, previous)
+        except (OSError, TreatyError) as error:
+            from treaty.runtime._process.watching import log  # not for looking into a checkpoint
+
+            log.warning("remains of earlier saves in %s could not be removed: %s", self.where, error)
+
+    def _remove_remains(self, data: str, previous: str | None) -> None:
         try:
             now = os.stat(self.path / data).st_mtime  # by the clock of the file system
         except FileNotFoundError:
