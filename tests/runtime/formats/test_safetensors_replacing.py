@@ -17,7 +17,7 @@ import pytest
 import safetensors.numpy
 
 from tests.faults.places import some
-from treaty.runtime import CorruptCheckpointError
+from treaty.runtime import CorruptCheckpointError, remove
 from treaty.runtime._storage.workspace import workspace
 from treaty.runtime.formats import safetensors as format
 from treaty.runtime.formats.safetensors.members import under_prefix
@@ -268,3 +268,47 @@ def test_two_writers_never_leave_a_mixture(locks: bool, tmp_path: Path, monkeypa
     monkeypatch.undo()
     save(path, 100)
     assert (found(path), files(path)) == (100, 6)
+
+
+@pytest.mark.parametrize("newer", KINDS)
+def test_no_older_checkpoint_comes_back_while_one_is_removed(
+    newer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are there where a save was killed before it had removed what it replaces."""
+    path = tmp_path / "model.safetensors"
+    save(path, 1, "single" if newer == "shards" else "shards")
+    shutil.copytree(tmp_path, tmp_path.with_name(f"kept-{newer}"))
+    save(path, 2, newer)
+    shutil.copytree(tmp_path.with_name(f"kept-{newer}"), tmp_path, dirs_exist_ok=True)
+    assert found(path) == 2
+    unlink = Path.unlink
+
+    def unlinked_once(file: Path, missing_ok: bool = False) -> None:
+        unlink(file, missing_ok)
+        raise Interrupted
+
+    monkeypatch.setattr(Path, "unlink", unlinked_once)
+    while any(tmp_path.iterdir()):
+        with pytest.raises(Interrupted):
+            remove(path)
+        if path.exists() or path.with_name("model.safetensors.index.json").exists():
+            assert found(path) == 2
+
+
+def test_what_a_save_replaces_and_cannot_remove_makes_it_fail_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save(path, 1)
+    unlink = Path.unlink
+
+    def refused(file: Path, missing_ok: bool = False) -> None:
+        if file.parent == tmp_path and file.name.startswith("model"):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        unlink(file, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    for step, kind in ((2, "shards"), (3, "single"), (4, "shards")):
+        save(path, step, kind)
+        assert found(path) == step
+    assert "could not be removed: Operation not permitted" in caplog.text

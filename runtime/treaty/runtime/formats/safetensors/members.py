@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError
+from treaty.runtime._process.watching import log
 from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.files import map_file
 from treaty.runtime._storage.overtaken import Known, known_file, mark
@@ -110,7 +111,11 @@ def move(place: Path, files: list[Path], is_alone: bool) -> None:
 
 
 def remove(path: str) -> bool:
-    """A file or its shards, with the index first: without it they are not a checkpoint. A folder is removed as a whole."""
+    """A file, or an index and its shards. A folder is removed as a whole.
+
+    Where both are there, the one that counts goes after the other: else that would be the checkpoint again for a moment.
+    Shards without their index are none.
+    """
     if os.path.isdir(path) or not path.endswith((SUFFIX, INDEX)):
         return False
     prefix = derive_base_prefix_from_path(path)
@@ -119,7 +124,9 @@ def remove(path: str) -> bool:
     found = under_prefix(prefix) if os.path.isdir(os.path.dirname(path) or ".") else []
     if not found:
         raise MissingCheckpointError(f"expected a checkpoint, got nothing at {path}")
-    for file in sorted(found, key=lambda one: not one.name.endswith(".json")):
+    counts, name = os.path.basename(chosen(prefix + SUFFIX)), os.path.basename(prefix)
+    is_shard = {one: one.name not in (name + INDEX, name + SUFFIX) for one in found}
+    for file in sorted(found, key=lambda one: (is_shard[one], one.name == counts)):
         file.unlink(missing_ok=True)
         sync_directory(file.parent)
     return True
@@ -148,7 +155,7 @@ def put_in_place(prefix: str, files: Sequence[Path], *, is_alone: bool) -> None:
         raise
     sync_directory(folder)
     if seen is not None and other.exists() and os.path.samestat(os.stat(other), seen):
-        other.unlink(missing_ok=True)
+        _remove_old(other)
         sync_directory(folder)
     clear(prefix, keep={one.name for one in files}, named=None if is_alone else replaced)
 
@@ -157,7 +164,15 @@ def clear(prefix: str, keep: Collection[str], named: Collection[str] | None = No
     """Remove what earlier saves under this name left; only shards of these names where others may be writing theirs."""
     for found in under_prefix(prefix):
         if found.name not in keep and not found.is_dir() and (named is None or found.name in named):
-            found.unlink(missing_ok=True)
+            _remove_old(found)
+
+
+def _remove_old(file: Path) -> None:
+    """What cannot be removed makes no save fail: the new checkpoint is there, and is the later one."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s is replaced, but could not be removed: %s", file, error.strerror)
 
 
 def read_index(path: Path) -> tuple[dict[str, str], dict[str, str]]:
