@@ -1,5 +1,6 @@
 """A folder beside a checkpoint in which the next one is made. One writer has it at a time, and what a dead one left goes."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -53,8 +54,10 @@ def locked_directory(place: Path) -> Iterator[None]:
     """A directory that no save is writing into: saves of Treaty's own format lock it while they do."""
     try:
         descriptor = open_lock(place)
-    except OSError:  # a link that leads nowhere has nothing to be locked
-        yield
+    except OSError as error:
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)) and error.errno != errno.ELOOP:
+            raise
+        yield  # a link that leads nowhere, and a file, have nothing to be locked
         return
     try:
         _lock(descriptor, place)
