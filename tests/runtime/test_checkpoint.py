@@ -15,7 +15,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Float32, Int32
 
 from treaty.generator import load
-from treaty.runtime import StateMismatchError, restore, save, save_async
+from treaty.runtime import StateMismatchError, restore, save, save_async, watch
+from treaty.runtime._checkpoint import save as _save
+from treaty.runtime.formats.msgpack import instances as _msgpack
 from treaty.schema import Dims, Length, TreatyError, state
 
 PATHS = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "directory", "x.v2"]
@@ -120,3 +122,28 @@ def test_a_program_without_standard_error_saves_and_restores(tmp_path: Path) -> 
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_who_saves_a_file_with_wrong_arguments_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> Any:
+        raise AssertionError("a file is of one process")
+
+    monkeypatch.setattr(_save, "team", asked)
+    for path in ("x.npz", b"x.npz", Path("x.npz")):
+        with pytest.raises(TreatyError, match=r"expected .* for compress, got 'x\.npz'"):
+            save(path, object(), compress="zstd")
+
+
+def test_a_file_that_is_gone_again_was_saved_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = _msgpack.save_file
+
+    def then_removed(path: str, *what: Any) -> None:
+        write(path, *what)
+        os.remove(path)
+
+    seen: list[Any] = []
+    stop = watch(seen.append)
+    monkeypatch.setattr(_msgpack, "save_file", then_removed)
+    save(tmp_path / "x.msgpack", Layer(kernel=jnp.zeros((2, 2))))
+    stop()
+    assert [(one.what, one.error) for one in seen] == [("save", None)]
