@@ -370,6 +370,39 @@ def test_what_orbax_could_not_restore_is_not_written(value: Any, message: str, t
     assert not list(tmp_path.iterdir())
 
 
+KILLED = """
+import os, signal, sys
+import numpy as np
+from treaty.runtime.formats import orbax
+from treaty.runtime.formats.orbax import write_item
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(write_item, sys.argv[2], kill)
+orbax.write(sys.argv[1], {"x": np.ones((600, 600))})
+"""
+
+
+@pytest.mark.parametrize("where", ["_commit", "_metadata", "_sync", "sync_directory"])
+def test_what_a_killed_write_left_goes_with_the_next_one(where: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "1"), where], check=False)
+    shutil.rmtree(tmp_path / "1", ignore_errors=True)
+    orbax.write(tmp_path / "1", {"x": np.zeros((4, 4))})
+    assert os.listdir(tmp_path) == ["1"]
+    assert orbax.read_tree(tmp_path / "1")["x"].read().sum() == 0
+
+
+def test_orbax_sees_no_step_in_what_a_killed_write_left(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "7"), "_sync"], check=False)
+    assert len(os.listdir(tmp_path)) == 1
+    with ocp.CheckpointManager(tmp_path) as manager:
+        assert manager.all_steps() == []
+        manager.save(8, args=ocp.args.StandardSave({"step": 8}))
+    assert orbax.read_tree(tmp_path) == {"step": 8}
+
+
 def test_nothing_is_left_of_a_write_that_fails_and_nothing_is_replaced(tmp_path: Path) -> None:
     def fail() -> Any:
         raise OSError("gone")

@@ -1,10 +1,8 @@
-"""Writing Orbax's layout: one item, OCDBT and zarr3, under a temporary name until all of it is on the disk."""
+"""Writing Orbax's layout: one item, OCDBT and zarr3, in a workspace until all of it is on the disk."""
 
 import base64
 import json
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,6 +23,7 @@ from treaty.runtime._storage.clouds import failure
 from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.paths import for_tensorstore
 from treaty.runtime._storage.system import start_writing
+from treaty.runtime._storage.workspace import workspace
 from treaty.runtime.formats.orbax.find import (
     ARRAY_METADATA,
     COMMITTED,
@@ -54,33 +53,29 @@ def write_item(path: Path, leaves: Sequence[ItemLeaf]) -> None:
     started = time.time_ns()
     place = Path(os.path.realpath(path))
     for_tensorstore(place)
-    temporary = place.with_name(f"{place.name[:40]}{TEMPORARY}-{secrets.token_hex(6)}")
     strings = _strings(leaves)
     with storing("write", path):
-        temporary.mkdir()
-        _fill(temporary, place, leaves, strings, started)
+        with workspace(place) as space:
+            temporary = space.folder / f"{place.name[:40]}{TEMPORARY}"  # which Orbax takes for no step either
+            temporary.mkdir()
+            _fill(temporary, leaves, strings, started)
+            _write(temporary / COMMITTED, f"Checkpoint commit was successful to {place}".encode())
+            _sync(temporary)
+            temporary.rename(place)
         sync_directory(place.parent)
 
 
-def _fill(temporary: Path, place: Path, leaves: Sequence[ItemLeaf], strings: dict[str, Any], started: int) -> None:
-    """Write an item and let it take its place; of a failure nothing is left."""
-    try:
-        _write_arrays(temporary, [leaf for leaf in leaves if leaf.value is not None and leaf.kind != "string"])
-        if strings:
-            _write_json(temporary / STRINGS, strings)
-        keys = [leaf for leaf in leaves if leaf.impl is not None]
-        if keys:
-            (temporary / ARRAY_METADATA).mkdir()
-            _write_json(temporary / ARRAY_METADATA / "process_0", {"array_metadatas": list(map(_array_metadata, keys))})
-            _write_json(temporary / "_sharding", dict(map(_sharding, keys)))
-        _write_json(temporary / METADATA, _metadata(leaves))
-        _write_json(temporary / STEP_METADATA, _step_metadata(started))
-        _write(temporary / COMMITTED, f"Checkpoint commit was successful to {place}".encode())
-        _sync(temporary)
-        temporary.rename(place)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+def _fill(item: Path, leaves: Sequence[ItemLeaf], strings: dict[str, Any], started: int) -> None:
+    _write_arrays(item, [leaf for leaf in leaves if leaf.value is not None and leaf.kind != "string"])
+    if strings:
+        _write_json(item / STRINGS, strings)
+    keys = [leaf for leaf in leaves if leaf.impl is not None]
+    if keys:
+        (item / ARRAY_METADATA).mkdir()
+        _write_json(item / ARRAY_METADATA / "process_0", {"array_metadatas": list(map(_array_metadata, keys))})
+        _write_json(item / "_sharding", dict(map(_sharding, keys)))
+    _write_json(item / METADATA, _metadata(leaves))
+    _write_json(item / STEP_METADATA, _step_metadata(started))
 
 
 def _write_arrays(directory: Path, leaves: Sequence[ItemLeaf]) -> None:
