@@ -102,9 +102,12 @@ def one_that_cannot_plan(path: Path) -> None:
 
 def one_with_wrong_arguments(path: Path) -> None:
     """Of `directory.save` and `save_async`, which a path of any suffix is for."""
-    for step, (how, bad) in enumerate(
-        [(save, {"base": ""}), (in_background, {"path": ""}), (save, {"path": 7})], start=1
-    ):
+    calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+        (save, {"base": ""}),
+        (in_background, {"path": ""}),
+        (save, {"path": 7}),
+    ]
+    for step, (how, bad) in enumerate(calls, start=1):
         call: dict[str, Any] = {"path": path, "state": state(-step), **(bad if ME == 1 else {})}
         fails("" if ME == 1 else f"the save of {path} failed on process 1: ", how, **call, timeout=60)
         save(path, state(step))
