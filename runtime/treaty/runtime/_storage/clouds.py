@@ -19,6 +19,7 @@ from treaty.schema import TreatyError
 # hour, too long for a mistyped endpoint.
 RETRIES: Final = {"max_retries": 8, "initial_delay": "1s", "max_delay": "32s"}
 
+FAILURES: Final = (ValueError, OSError, LookupError, RuntimeError)  # what TensorStore raises
 _DETAILS: Final = re.compile(r" \[[\w-]+='")
 _NUMBER: Final = re.compile(r" \[os_error_code='([0-9]+)'")
 _STORAGE: Final = ("ABORTED", "CANCELLED", "DEADLINE", "PERMISSION", "RESOURCE", "UNAUTHENTICATED", "UNAVAILABLE")

@@ -4,7 +4,7 @@ import base64
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,12 @@ import jax
 import numpy as np
 import tensorstore as ts
 
-from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path, storing
+from treaty.runtime._errors import InvalidArgumentError, show_path, storing
 from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Part, Start, by_bands, chunk_of
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import in_threads
-from treaty.runtime._storage.clouds import failure
+from treaty.runtime._storage.clouds import FAILURES, failure
 from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.paths import for_tensorstore
 from treaty.runtime._storage.system import start_writing
@@ -33,7 +33,7 @@ from treaty.runtime.formats.orbax.find import (
     TEMPORARY,
 )
 from treaty.runtime.formats.orbax.leaves import ItemLeaf
-from treaty.runtime.formats.orbax.read import FAILURES, KEY_IMPL
+from treaty.runtime.formats.orbax.read import KEY_IMPL
 from treaty.runtime.formats.shared.write_queue import WriteQueue
 from treaty.schema import TreatyError
 
@@ -114,18 +114,12 @@ def _start_writing(directory: Path, started: set[str]) -> None:
                 start_writing(file.fileno(), 0, 0)
 
 
-def _wait_for(future: Any, leaf: ItemLeaf) -> None:
-    try:
-        future.result()
-    except FAILURES as error:
-        raise _failure(leaf, error) from error
+def _wait_for(future: Any, leaf: ItemLeaf) -> Any:
+    return _result(future.result, f"{leaf.value.dtype}{list(leaf.value.shape)} at {show_path(leaf.path)}")
 
 
 def _opened(spec: dict[str, Any], leaf: ItemLeaf, context: Any, transaction: Any) -> Any:
-    try:
-        return ts.open(spec, context=context, transaction=transaction).result()
-    except FAILURES as error:
-        raise _failure(leaf, error) from error
+    return _wait_for(ts.open(spec, context=context, transaction=transaction), leaf)
 
 
 def _parts(leaf: ItemLeaf) -> Iterator[tuple[Start, Any]]:
@@ -135,15 +129,15 @@ def _parts(leaf: ItemLeaf) -> Iterator[tuple[Start, Any]]:
         yield (0,) * leaf.value.ndim, _host(leaf.value, leaf)
 
 
-def _failure(leaf: ItemLeaf, error: Exception) -> StorageError:
-    return failure(f"write {leaf.value.dtype}{list(leaf.value.shape)} at {show_path(leaf.path)}", error)
-
-
 def _commit(batch: Any) -> None:
+    _result(batch.commit_sync, "arrays")
+
+
+def _result(wait: Callable[[], Any], what: str) -> Any:
     try:
-        batch.commit_sync()
+        return wait()
     except FAILURES as error:
-        raise failure("write arrays", error) from error
+        raise failure(f"write {what}", error) from error
 
 
 def _sync(directory: Path) -> None:
