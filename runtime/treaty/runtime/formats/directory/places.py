@@ -8,12 +8,11 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import wraps
 from io import FileIO
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._process.forks import close_lock, open_lock, try_lock
@@ -26,9 +25,6 @@ from treaty.runtime.formats.directory.manifest import DATA, NAME, REMOVED, data_
 from treaty.schema import TreatyError
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
-_T = TypeVar("_T")
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
 GRACE: Final = 900.0  # seconds in which data may change no more, and its save still be alive on another host
 _BLOCK: Final = 2**20  # bytes read at a time
@@ -99,20 +95,6 @@ def committed(place: Place, content: bytes | None) -> bytes:
     return content
 
 
-def _storing(verb: str) -> "Callable[[_Method], _Method]":
-    """For methods of `Local`: what the system says of a failure becomes a StorageError."""
-
-    def decorate(method: Any) -> Any:
-        @wraps(method)
-        def wrapped(self: "Local", *args: Any) -> Any:
-            with storing(verb, self.where):
-                return method(self, *args)
-
-        return wrapped
-
-    return decorate
-
-
 class Local:
     """A directory. Saves hold an flock on it, so a crashed save leaves no lock behind.
 
@@ -134,34 +116,33 @@ class Local:
         quick = {"file_io_sync": False, "file_io_locking": {"mode": "none"}}
         return {"driver": "file", "path": for_tensorstore(self.path), **quick}
 
-    @_storing("read")
     def manifest(self) -> bytes | None:
         try:
-            with _opened(self.path / NAME) as file:
+            with storing("read", self.where), _opened(self.path / NAME) as file:
                 return file.readall()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    @_storing("write")
     def begin(self) -> str:
         for _ in range(TRIES):
-            if self._is_taken():
-                return owner.take_name()
+            with storing("write", self.where):
+                if self._is_taken():
+                    return owner.take_name()
         raise TreatyError(
             f"expected {self.where} to stay, got {TRIES} directories there that went before they were locked"
         )
 
-    @_storing("write")
     def prepare(self, data: str) -> None:
         new, previous = self.path / data, self._previous()
-        if previous is None or not (self.path / previous).is_dir():
-            new.mkdir()
-        else:
-            from treaty.runtime._storage.permissions import keep_permissions
+        with storing("write", self.where):
+            if previous is None or not (self.path / previous).is_dir():
+                new.mkdir()
+            else:
+                from treaty.runtime._storage.permissions import keep_permissions
 
-            new.mkdir(0o700)
-            keep_permissions(self.path / previous, new)
-        sync_directory(self.path)
+                new.mkdir(0o700)
+                keep_permissions(self.path / previous, new)
+            sync_directory(self.path)
         if self._seen is None or previous is not None:  # of a damaged one it is not known what it named
             self._clean(data, None)
 
@@ -175,8 +156,15 @@ class Local:
                 os.makedirs((self.path / name).parent, exist_ok=True)
                 write_new(self.path / name, content)
 
-    @_storing("write")
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
+        with storing("write", self.where):
+            self._put_in_place(data, manifest, files)
+        self._note_synced()
+        self._clean(data, self._previous())
+        self._release()
+        owner.release_name(data)
+
+    def _put_in_place(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
         from treaty.runtime._storage.files import write_pieces  # not for looking into a checkpoint: it needs numpy
 
         try:
@@ -186,10 +174,6 @@ class Local:
             write_pieces(self.path / NAME, [manifest])
         except FileNotFoundError as error:
             raise self._taken(f"{data} as it was written, got nothing") from error
-        self._note_synced()
-        self._clean(data, self._previous())
-        self._release()
-        owner.release_name(data)
 
     def sync(self, name: str) -> None:
         sync_directory(self.path / name)
@@ -223,16 +207,15 @@ class Local:
             self._release()
             owner.release_name(data or "")
 
-    @_storing("read")
     def sizes(self, data: str) -> Mapping[str, int | None]:
-        return sizes_below(self.path / data)
+        with storing("read", self.where):
+            return sizes_below(self.path / data)
 
-    @_storing("read")
     def read_into(self, name: str, view: memoryview) -> str:
         """Each block is hashed while it is in the processor's cache."""
         hashed = running()
         try:
-            with _opened(self.path / name) as file:
+            with storing("read", self.where), _opened(self.path / name) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != len(view):
                     raise CorruptCheckpointError(f"expected {len(view)} bytes, got {size} in {name}")
@@ -329,8 +312,7 @@ class Local:
         # After the above: what was dead then has committed before, or never will.
         content = self.manifest()
         for name in names - {None if content is None else data_of(content)}:
-            folder = self.path / name
-            _remove(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
+            _remove(self.path / name)
 
     def _is_dead(self, name: str, now: float) -> bool:
         """Whether remains belong to no save that is under way; if it cannot be known, young ones may."""
@@ -399,10 +381,10 @@ def _newest(path: Path) -> float:
     return max(found)
 
 
-def _remove(folder: Path) -> None:
-    from shutil import rmtree  # which imports more than looking into a checkpoint takes
+def _remove(path: Path) -> None:
+    from treaty.runtime._storage.workspace import remove  # which imports more than looking into a checkpoint takes
 
-    rmtree(folder, ignore_errors=True)
+    remove(path)
 
 
 def _ours(name: str) -> bool:
