@@ -230,28 +230,25 @@ def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def read_buffer(path: str | os.PathLike[str]) -> Any:
-    """The contents of a file: a map of it, or, where it begins as a compressed one does, memory."""
-    with storing("read", path), open_file(path) as file:
+def read_buffer(path: str | os.PathLike[str], folder: Path | None = None) -> Any:
+    """The contents of a file: a map of it, or, where it begins as a compressed one does, memory.
+
+    With a `folder`, what is compressed is unpacked into a nameless file there, which is then mapped.
+    """
+    with storing("read" if folder is None else "unpack", path), open_file(path) as file:
         compressor = _compressor(file)
         if compressor is None:
             return map_file(path)
-        contents = bytearray()  # grows in place: the system moves pages, not bytes
-        for block in _decompressed(compressor(file, "rb"), path):
-            contents += block
-        return contents
-
-
-def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | bytes":
-    """As `read_buffer`, but what is compressed is unpacked into a nameless file in `folder`, which is then mapped."""
-    with storing("unpack", path), open_file(path) as file, tempfile.TemporaryFile(dir=folder) as unpacked:
-        compressor = _compressor(file)
-        if compressor is None:
-            return map_file(path)
-        for block in _decompressed(compressor(file, "rb"), path):
-            unpacked.write(block)
-        unpacked.flush()
-        return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ) if unpacked.tell() else b""
+        blocks = _decompressed(compressor(file, "rb"), path)
+        if folder is None:
+            contents = bytearray()  # grows in place: the system moves pages, not bytes
+            for block in blocks:
+                contents += block
+            return contents
+        with tempfile.TemporaryFile(dir=folder) as unpacked:
+            unpacked.writelines(blocks)
+            unpacked.flush()
+            return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ) if unpacked.tell() else b""
 
 
 def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
