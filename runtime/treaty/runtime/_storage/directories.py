@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,8 +30,16 @@ def make_directory(path: Path) -> None:
 
 
 def sizes_below(folder: "str | os.PathLike[str]") -> "dict[str, int | None]":
-    """Every file below a directory, by name, and its size; what file managers and file systems put there is left out."""
+    """Every file below a directory, by name, and its size."""
     found: dict[str, int | None] = {}
+    for name, entry in files_below(folder):
+        with suppress(OSError):  # removed by a save that was faster, or a link that leads nowhere
+            found[name] = entry.stat().st_size
+    return found
+
+
+def files_below(folder: "str | os.PathLike[str]") -> "Iterator[tuple[str, os.DirEntry[str]]]":
+    """Every file below a directory, by name; what file managers and file systems put there is left out."""
     pending = [(os.fspath(folder), "")]
     while pending:
         place, prefix = pending.pop()
@@ -42,6 +51,4 @@ def sizes_below(folder: "str | os.PathLike[str]") -> "dict[str, int | None]":
             if entry.is_dir(follow_symlinks=False):
                 pending.append((entry.path, f"{prefix}{entry.name}/"))
             elif not is_stray(entry.name):
-                with suppress(OSError):  # removed by a save that was faster, or a link that leads nowhere
-                    found[prefix + entry.name] = entry.stat().st_size
-    return found
+                yield prefix + entry.name, entry
