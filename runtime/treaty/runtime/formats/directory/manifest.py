@@ -327,14 +327,12 @@ class _Parser:
         if len(seen) != len(leaves):
             twice = Counter(leaf.path for leaf in leaves).most_common(1)[0][0]
             self.wrong("each path once", f"{show_keys(twice)} twice", "leaves")
-        for node in {
-            path[:-1] for path in seen if path
-        }:  # each part is looked at and none is kept: of long ones there are many
+        # Each part is looked at and none is kept: of long paths there are many.
+        for node in {path[:-1] for path in seen if path}:
             for depth in range(len(node) + 1):
-                if node[:depth] in seen:
-                    self.wrong(
-                        "each path once", f"{show_keys(node)} inside the leaf {show_keys(node[:depth])}", "leaves"
-                    )
+                if (outer := node[:depth]) in seen:
+                    inner = show_keys(min(path for path in seen if path[:depth] == outer and path != outer))
+                    self.wrong("each path once", f"{inner} inside the leaf {show_keys(outer)}", "leaves")
         for leaf in leaves:
             if leaf.file is not None:
                 if leaf.file >= len(files):
