@@ -76,17 +76,22 @@ def step_of(path: Path, item: Path) -> int | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. A file of no bytes is what a power cut leaves of one that was never fsynced."""
+    """A JSON object."""
+    data = any_json(path)
+    if not isinstance(data, dict):
+        raise CorruptCheckpointError(f"expected a JSON object, got {type(data).__name__} in {path}")
+    return data
+
+
+def any_json(path: Path) -> Any:
+    """A file of no bytes is what a power cut leaves of one that was never fsynced."""
     try:
         with storing("read", path):
-            data = json.loads(path.read_bytes())
+            return json.loads(path.read_bytes())
     except (FileNotFoundError, IsADirectoryError):
         raise IncompleteCheckpointError(f"expected the file {path}, got nothing") from None
     except (ValueError, RecursionError) as error:
         raise CorruptCheckpointError(f"expected JSON, got {error} in {path}") from None
-    if not isinstance(data, dict):
-        raise CorruptCheckpointError(f"expected a JSON object, got {type(data).__name__} in {path}")
-    return data
 
 
 def _require_committed(path: Path) -> None:
