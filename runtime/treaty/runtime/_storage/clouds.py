@@ -69,12 +69,14 @@ def _s3() -> dict[str, Any]:
         settings["aws_credentials"] = {"type": "environment"}
     elif (credentials := profile.credentials()) is not None:
         settings["aws_credentials"] = credentials
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or profile.endpoint
+    endpoint = (
+        os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or profile.said.get("endpoint_url")
+    )
     if endpoint:
         if _CREDENTIALS.match(endpoint):
             raise TreatyError("expected AWS_ENDPOINT_URL without credentials, got one with @")
         settings["endpoint"] = endpoint
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or profile.region
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or profile.said.get("region")
         if region:  # without an endpoint TensorStore asks AWS where the bucket is
             settings["aws_region"] = region
     return settings
