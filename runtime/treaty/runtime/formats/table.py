@@ -110,7 +110,7 @@ def format_at(path: str) -> Format:
     """The format of what lies at a path. Of a directory of none, the reader of Treaty's own says what it lacks."""
     meant = format_meant(path.rstrip("/"))
     if path_or_url(path)[1]:
-        if not meant.urls:
+        if meant.suffixes:
             local_path(path)  # which says where such files can lie
         return FORMATS[DEFAULT]
     if meant.suffixes and os.path.isfile(path):
@@ -123,7 +123,7 @@ def format_at(path: str) -> Format:
             raise MissingCheckpointError(f"expected a file, got nothing at {path!r}")
         raise MissingCheckpointError(f"expected a checkpoint, got nothing at {path}")
     if os.path.isdir(path):
-        for hint in (format.hint(path) for format in FORMATS.values()):
+        for hint in (format.hint(path) for format in FORMATS.values() if format.hint is not None):
             if hint is not None:
                 raise InvalidArgumentError(hint)
         return FORMATS[DEFAULT]
