@@ -46,7 +46,7 @@ def in_folder(folder: str | os.PathLike[str]) -> list[str]:
     if len(indexes) == 1:
         single = indexes[0].removesuffix(INDEX) + SUFFIX
         newer = chosen(os.path.join(folder, single)) if single in names else ""
-        return [single] if newer.endswith(SUFFIX) and SAVE in _metadata(Path(folder, indexes[0])) else indexes
+        return [single] if newer.endswith(SUFFIX) and SAVE in _said_by(Path(folder, indexes[0]))[1] else indexes
     return indexes or [name for name in names if not _OF_A_SAVE.fullmatch(name)] or names
 
 
@@ -140,7 +140,7 @@ def put_in_place(prefix: str, files: Sequence[Path], *, is_alone: bool) -> None:
     for one in (place, other):
         if one.is_dir():
             raise InvalidArgumentError(f"expected a file to replace, got a directory at {one}")
-    replaced, new = _named(Path(prefix + INDEX)), os.stat(last)
+    replaced, new = set(_said_by(Path(prefix + INDEX))[0].values()), os.stat(last)
     try:
         for shard in shards:
             os.rename(shard, folder / shard.name)
@@ -204,7 +204,7 @@ def _beside(name: str) -> bool:
 def _is_later(index: str, single: str) -> bool:
     """Whether an index of ours was written after a single file. Of others' files the one that is asked for counts."""
     try:
-        return os.stat(index).st_mtime_ns > os.stat(single).st_mtime_ns and SAVE in _metadata(Path(index))
+        return os.stat(index).st_mtime_ns > os.stat(single).st_mtime_ns and SAVE in _said_by(Path(index))[1]
     except FileNotFoundError:  # removed meanwhile, by a save that is about to end
         return os.path.exists(index)
 
@@ -218,19 +218,12 @@ def _make_later(file: Path, other: Path) -> None:
             sync_directory(file)
 
 
-def _metadata(index: Path) -> dict[str, str]:
+def _said_by(index: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """As `read_index`; of one that is damaged or gone it is not known what it said."""
     try:
-        return read_index(index)[1]
+        return read_index(index)
     except (CorruptCheckpointError, FileNotFoundError):
-        return {}
-
-
-def _named(index: Path) -> set[str]:
-    """The shards of an index; of a damaged one it is not known what it named."""
-    try:
-        return set(read_index(index)[0].values())
-    except (CorruptCheckpointError, FileNotFoundError):
-        return set()
+        return {}, {}
 
 
 def _is_shard(path: Path, name: str) -> bool:
