@@ -8,7 +8,7 @@ from typing import Any
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._storage.paths import path_or_url
-from treaty.runtime.formats.directory.manifest import DATA, File, Leaf, parse_contents
+from treaty.runtime.formats.directory.manifest import File, Leaf, parse_contents
 from treaty.runtime.formats.directory.places import Place, committed
 from treaty.runtime.formats.directory.presence import require_files
 from treaty.runtime.formats.directory.steps import step_name
@@ -21,8 +21,7 @@ def inspect_known(path: str, known: Known) -> Inspection:
     """Read the manifest of a directory checkpoint; of other files it is seen that they are there, in full length."""
     place, content = known.seen
     found = parse_contents(committed(place, content), place.where)
-    data = found.parser.matching(found.data["data"], DATA, "data")
-    require_files(place, data, found.files, found.leaves)
+    require_files(place, found.folder, found.files, found.leaves)
     schema, digest = found.data["schema"], found.data["digest"]
     class_id = found.parser.text(schema.get("root") if type(schema) is dict else None, "schema")
     digest = found.parser.text(digest, "digest")
@@ -36,7 +35,7 @@ def inspect_known(path: str, known: Known) -> Inspection:
         found.dims,
         found.schema,
         _step(path, place),
-        partial(_values, place, content, data, found.files, found.leaves),
+        partial(_values, place, content, found.folder, found.files, found.leaves),
     )
 
 

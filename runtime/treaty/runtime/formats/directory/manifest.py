@@ -137,6 +137,7 @@ class Contents(NamedTuple):
 
     parser: "_Parser"
     data: Mapping[str, Any]
+    folder: str  # the data directory
     dims: Mapping[str, int]
     metadata: Mapping[str, Any]
     files: tuple[File, ...]
@@ -149,10 +150,9 @@ class Contents(NamedTuple):
 def parse(content: bytes, where: str) -> Manifest:
     """A manifest from its bytes, or a CorruptCheckpointError that says what is wrong at `where`."""
     found = parse_contents(content, where)
-    name = found.parser.matching(found.data["data"], DATA, "data")
     more = found.data.get(_MORE)
     return Manifest(
-        name,
+        found.folder,
         found.schema(),
         found.dims,
         found.metadata,
@@ -170,7 +170,8 @@ def parse_contents(content: bytes, where: str) -> Contents:
     files = tuple(map(parser.file, parser.items(data["files"], "files")))
     parser.agree(files, leaves)
     dims = {parser.text(name, "dims"): parser.count(size, "dims") for name, size in parser.map(data, "dims")}
-    return Contents(parser, data, dims, dict(parser.map(data, "metadata")), files, leaves)
+    folder = parser.matching(data["data"], DATA, "data")
+    return Contents(parser, data, folder, dims, dict(parser.map(data, "metadata")), files, leaves)
 
 
 def data_of(content: bytes) -> str | None:

@@ -14,13 +14,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
+from xxhash import xxh3_64
+
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._process.forks import close_lock, open_lock, try_lock
 from treaty.runtime._storage.directories import make_directory, sizes_below, sync_directory
 from treaty.runtime._storage.overtaken import TRIES, mark
 from treaty.runtime._storage.paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.formats.directory import owner
-from treaty.runtime.formats.directory.checksum import running
 from treaty.runtime.formats.directory.manifest import DATA, NAME, REMOVED, data_of
 from treaty.schema import TreatyError
 
@@ -213,7 +214,7 @@ class Local:
 
     def read_into(self, name: str, view: memoryview) -> str:
         """Each block is hashed while it is in the processor's cache."""
-        hashed = running()
+        hashed = xxh3_64()
         try:
             with storing("read", self.where), _opened(self.path / name) as file:
                 size = os.fstat(file.fileno()).st_size

@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from jax.sharding import Sharding, SingleDeviceSharding
 
 from treaty.runtime._errors import show_keys
-from treaty.runtime._lazy import LazyArray
+from treaty.runtime._lazy import LazyArray, as_bytes
 from treaty.runtime._state.declared import declared_arrays
 from treaty.runtime._storage.memory import HostArray, copied
 from treaty.runtime._trees import check_depth, flatten, is_stored_array
@@ -157,11 +157,6 @@ def digests_of(piece: Piece, leaf: Leaf) -> dict[int, str]:
 
 def array_digest(array: HostArray) -> str:
     return digest(as_bytes(array))
-
-
-def as_bytes(array: HostArray) -> HostArray:
-    """The bytes of an array in C order; it is copied only if it is in another one."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def is_here(value: Any) -> bool:
