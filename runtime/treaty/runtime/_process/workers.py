@@ -21,7 +21,7 @@ class Workers:
     Not a ThreadPoolExecutor: that takes no work once the interpreter shuts down, while a save may still be under way,
     and its threads are daemons where a daemon starts them. Where no thread can be started any more, the caller does
     the work. The first error is raised at the end; what is still to be done then, or when the call that all this is
-    for was interrupted, is left, unless it is to be `always` done. Not for the main thread: see `_uninterrupted`.
+    for was interrupted, is left, unless it is to be `always` done. Not for the main thread: see `uninterrupted`.
     """
 
     def __init__(self, count: int, name: str, *, always: bool = False) -> None:

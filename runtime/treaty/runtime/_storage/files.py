@@ -343,7 +343,5 @@ _COMPRESSORS: Final[Mapping[str, _Compressor]] = {
     ".gz": _gzip,
     ".zst": _zstd,
 }
-_MAGIC: Final[Mapping[bytes, _Compressor]] = {
-    b"\x1f\x8b": _gzip,
-    b"\x28\xb5\x2f\xfd": _zstd,
-}  # in MessagePack these would be numbers
+# In MessagePack these would be numbers.
+_MAGIC: Final[Mapping[bytes, _Compressor]] = {b"\x1f\x8b": _gzip, b"\x28\xb5\x2f\xfd": _zstd}

@@ -22,7 +22,7 @@ _LOCK: Final = "lock"
 @frozen
 class Workspace:
     folder: Path  # on the file system of the place, so that what is made here can be moved there
-    is_alone: bool  # no other writer can be under way; some network file systems cannot tell
+    is_alone: bool  # False where there are no locks: then another writer may be at work
 
 
 @contextmanager

@@ -19,7 +19,7 @@ _log: Final = logging.getLogger("treaty")
 
 @frozen
 class EarlierFile:
-    """A file of an earlier checkpoint. `digest` is None for what follows from the manifest."""
+    """A file of an earlier checkpoint. `digest` is None for a zarr.json: the manifest determines its bytes."""
 
     name: str
     size: int

@@ -41,7 +41,7 @@ def compressed(leaf: Leaf, wanted: bool) -> Leaf:
 
 
 def stored_digest(content: bytes | HostArray) -> str:
-    """The digest of a compressed chunk with the size, in hexadecimal digits, behind it: known when it is compressed."""
+    """Digest of the compressed bytes, followed by their count in hex: both are known only after compressing."""
     return f"{digest(content)}{len(content):x}"
 
 

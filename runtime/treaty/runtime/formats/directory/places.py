@@ -256,9 +256,7 @@ class Local:
             is_locked = try_lock(self._lock)
             if is_locked is False:
                 raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it")
-            self._is_alone = (
-                is_locked is True
-            )  # some network file systems cannot tell whether another save is under way
+            self._is_alone = is_locked is True  # some network file systems cannot tell
             with suppress(FileNotFoundError, NotADirectoryError):
                 if os.path.samestat(os.fstat(self._lock), os.stat(self.path)):
                     self._seen = self.manifest()

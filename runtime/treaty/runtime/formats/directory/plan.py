@@ -65,8 +65,9 @@ class SavePlan:
     packs: tuple[Pack, ...]
     pieces: tuple[Piece, ...]
     # Of several processes only:
-    spare: tuple[Piece, ...] = ()  # not on process 0: process 0 has these arrays too, and writes them
-    sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # digests of such, where a snapshot needs no more
+    # Arrays that process 0 writes and this process has too; their digests are sent for comparison.
+    spare: tuple[Piece, ...] = ()
+    sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # those digests, if made at the snapshot
     owners: Mapping[int, int] = field(factory=dict)  # on process 0: arrays that one other process has alone
     shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is not an array
     axes: Mapping[tuple[str, ...], tuple[int, ...]] = field(factory=dict)  # of arrays in shards: those with a name

@@ -62,7 +62,7 @@ def step_path(path: str, step: int) -> str:
     """Where a step of a directory of steps is."""
     steps = {} if is_item(Path(path)) or items_in(Path(path)) else steps_in(Path(path))
     if not steps:
-        raise InvalidArgumentError(f"expected a directory of steps, got one of none at {path}")
+        raise InvalidArgumentError(f"expected a directory of steps, got a directory without steps at {path}")
     return str(_choose_step(Path(path), steps, step))
 
 
