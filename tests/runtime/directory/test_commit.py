@@ -271,6 +271,7 @@ def test_what_cannot_be_removed_after_the_commit_makes_no_save_fail(
         for seed in (2, 3):
             save(checkpoint, train(seed))
             assert bits(restore(checkpoint, Train)) == bits(train(seed))
+            assert len(os.listdir(checkpoint)) == 3  # the data of the one before is gone
         assert f"remains of earlier saves in {checkpoint} could not be removed: " in caplog.text
     save(checkpoint, train(4))
     assert len(os.listdir(checkpoint)) == 2

@@ -310,8 +310,14 @@ class Local:
         names = {name for name in ours if name == previous or self._is_dead(name, now)} - {data}
         # After the above: what was dead then has committed before, or never will.
         content = self.manifest()
+        failed: OSError | None = None
         for name in names - {None if content is None else data_of(content)}:
-            _remove(self.path / name)
+            try:
+                _remove(self.path / name)
+            except OSError as error:  # which keeps nothing else from being removed
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _is_dead(self, name: str, now: float) -> bool:
         """Whether remains belong to no save that is under way; if it cannot be known, young ones may."""
