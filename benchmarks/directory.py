@@ -18,7 +18,7 @@ from jax.experimental.array_serialization import pytree_serialization
 
 from benchmarks import models
 from benchmarks.harness import Row, compare, give_back_memory, race, warm
-from treaty.runtime import directory
+from treaty.runtime import CheckpointManager, directory
 
 BESIDE: Final = "beside"
 RESULT: Final = "times faster"
@@ -78,11 +78,17 @@ def _blocking(folder: Path, ours: Any, tree: Any, about: str, rounds: int) -> It
     source = [np.asarray(array) for array in tree.values()]
     pending: list[Callable[[], object]] = []
     saving = _Steps(folder / "steps")
+    manager = CheckpointManager(folder / "managed", models.Kernels, keep_last=1)
+    steps = itertools.count()
 
     def wait() -> None:
         while pending:
             pending.pop()()
         saving.clear()
+
+    def managed() -> None:
+        manager.save(next(steps), ours)
+        pending.append(manager.wait)
 
     def treaty() -> None:
         pending.append(directory.save_async(saving.next(), ours).result)
@@ -95,9 +101,12 @@ def _blocking(folder: Path, ours: Any, tree: Any, about: str, rounds: int) -> It
         copies = [array.copy() for array in source]
         pending.append(copies.clear)
 
-    times = race({"treaty": treaty, "orbax": orbax, "memory copy": copy}, rounds, between=wait)
+    with manager:
+        times = race({"treaty": treaty, "managed": managed, "orbax": orbax, "memory copy": copy}, rounds, between=wait)
     for name, target in (("orbax", ">= 5x"), ("memory copy", ">= 0.77x")):
         yield compare(f"save_async blocks, {about}: {name}", {"treaty": times["treaty"], name: times[name]}, target)
+    both = {"treaty": times["managed"], "save_async": times["treaty"]}
+    yield compare(f"save of a manager blocks, {about}: save_async alone", both, ">= 1x")
 
 
 def _small(folder: Path, nodes: int, rounds: int) -> Iterator[Row]:
@@ -137,7 +146,7 @@ _PEAK: Final = """
 import subprocess, sys, tempfile
 from benchmarks import models
 from benchmarks.harness import peak_of
-from treaty.runtime import directory
+from treaty.runtime import CheckpointManager, directory
 import orbax.checkpoint as ocp
 what, count, d = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with tempfile.TemporaryDirectory() as folder:
@@ -160,7 +169,7 @@ with tempfile.TemporaryDirectory() as folder:
 _WRITE: Final = """
 import sys
 from benchmarks import models
-from treaty.runtime import directory
+from treaty.runtime import CheckpointManager, directory
 import orbax.checkpoint as ocp
 _, count, d, folder = sys.argv
 ours = models.kernels(int(count), int(d))

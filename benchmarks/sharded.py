@@ -30,6 +30,7 @@ from treaty.runtime.formats.table import reading
 BESIDE: Final = "beside"
 RESULT: Final = "times faster"
 _DEVICES: Final = 8
+_MEMORY: Final = Path("/dev/shm")  # a file system in memory, where there is one
 _untyped: Any = jax  # which has no types for these constructors
 # What is measured: the mesh and the axes of an array when it is saved, and when it is restored.
 _LAYOUTS: Final = {
@@ -52,6 +53,8 @@ def run(quick: bool) -> Iterator[Row]:
 def main() -> None:
     sizes = ((2, 512, 1),) if "--quick" in sys.argv else ((32, 2_048, 5), (2, 8_192, 5))
     rows = [row for size in sizes for row in _rows(*size)]
+    if _MEMORY.is_dir():
+        rows += [row for size in sizes for row in _saves_to_memory(*size)]
     print(json.dumps([astuple(one) for one in rows]))
 
 
@@ -62,22 +65,25 @@ def _rows(count: int, d: int, rounds: int) -> Iterator[Row]:
             yield from _layout(Path(folder), name, _over(mesh, axes), _over(later, others), count, d, rounds)
 
 
+def _saves_to_memory(count: int, d: int, rounds: int) -> Iterator[Row]:
+    """The same saves on a file system in memory: what there is to gain where the disk is not what both wait for."""
+    with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
+        for name, (mesh, axes, *_) in _LAYOUTS.items():
+            yield from _saves(Path(folder), f"to memory, {name}", *_arrays(_over(mesh, axes), count, d), rounds)
+
+
 def _over(shape: tuple[int, ...], axes: tuple[str | None, ...]) -> NamedSharding:
     mesh = Mesh(np.array(jax.devices()).reshape(shape), ("x", "y")[: len(shape)])
     return NamedSharding(mesh, _untyped.sharding.PartitionSpec(*axes))
 
 
-def _layout(
-    folder: Path, name: str, saved: NamedSharding, wanted: NamedSharding, count: int, d: int, rounds: int
-) -> Iterator[Row]:
-    ours: Any = models.wait(jax.device_put(models.kernels(count, d), saved))
-    tree = {str(i): layer.kernel for i, layer in enumerate(ours.layers)}
-    theirs: Any = ocp.StandardCheckpointer()
-    about = f"{name}, {count} arrays, {count * d * d * 4 / 2**20:,.0f} MiB"
+def _arrays(sharding: NamedSharding, count: int, d: int) -> tuple[Any, dict[str, Any]]:
+    ours: Any = models.wait(jax.device_put(models.kernels(count, d), sharding))
+    return ours, {str(i): layer.kernel for i, layer in enumerate(ours.layers)}
 
-    def orbax(path: Path) -> None:
-        theirs.save(path, tree)
-        theirs.wait_until_finished()
+
+def _saves(folder: Path, name: str, ours: Any, tree: dict[str, Any], rounds: int) -> Iterator[Row]:
+    theirs: Any = ocp.StandardCheckpointer()
 
     def clear() -> None:
         for kind in ("treaty", "orbax", "raw"):
@@ -87,15 +93,35 @@ def _layout(
 
     writers: dict[str, Callable[[], object]] = {
         "treaty": partial(save, folder / "treaty", ours),
-        "orbax": partial(orbax, folder / "orbax"),
+        "orbax": partial(_save_orbax, theirs, folder / "orbax", tree),
         "raw": partial(_write_raw, folder / "raw", list(tree.values())),
     }
     times = race(writers, rounds, between=clear)
+    about = f"{name}, {_size(tree)}"
     yield compare(f"save, {about}", {"treaty": times["treaty"], "orbax": times["orbax"]}, ">= 3x")
     yield compare(f"save, {about}: four threads that only write", {"treaty": times["treaty"], "raw": times["raw"]}, "-")
+    clear()
 
+
+def _size(tree: dict[str, Any]) -> str:
+    return f"{len(tree)} arrays, {sum(array.nbytes for array in tree.values()) / 2**20:,.0f} MiB"
+
+
+def _save_orbax(checkpointer: Any, path: Path, tree: dict[str, Any]) -> None:
+    checkpointer.save(path, tree)
+    checkpointer.wait_until_finished()
+
+
+def _layout(
+    folder: Path, name: str, saved: NamedSharding, wanted: NamedSharding, count: int, d: int, rounds: int
+) -> Iterator[Row]:
+    ours, tree = _arrays(saved, count, d)
+    yield from _saves(folder, name, ours, tree, rounds)
+
+    theirs: Any = ocp.StandardCheckpointer()
+    about = f"{name}, {_size(tree)}"
     save(folder / "treaty", ours)
-    orbax(folder / "orbax")
+    _save_orbax(theirs, folder / "orbax", tree)
     like = jax.tree.map(lambda array: _untyped.ShapeDtypeStruct(array.shape, array.dtype, sharding=wanted), tree)
     where = jax.tree.map(lambda _: wanted, ours)
     readers: dict[str, Callable[[], object]] = {
@@ -105,7 +131,8 @@ def _layout(
     yield compare(f"restore, {about}", race(readers, rounds, between=give_back_memory), ">= 3x")
     if saved is not wanted and "replicated" not in name:
         yield _bytes_read(folder, about, wanted, tree)
-    clear()
+    for kind in ("treaty", "orbax"):
+        shutil.rmtree(folder / kind)
 
 
 def _write_raw(folder: Path, arrays: list[Any]) -> None:

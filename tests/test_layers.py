@@ -33,6 +33,7 @@ OUTSIDE = {  # third-party packages a layer may import when it is imported itsel
 INSIDE_RUNTIME = {
     "_errors": "",
     "_process": "",
+    "_display": "_errors",
     "_storage": "_errors _process",
     "_lazy": "_storage",
     "_trees": "_errors _lazy",
@@ -59,7 +60,7 @@ INSIDE_RUNTIME = {
     "_manager": "_checkpoint _errors _process _restore _storage formats formats/directory formats/shared",
     "_convert": "_errors _keymaps _lazy _manager _process _restore _same _state _storage _trees formats formats/directory formats/shared",
     "_golden": "_checkpoint _errors _evolve _lazy _save _state _storage _trees formats formats/shared",
-    "_report": "_checkpoint _errors _lazy _manager _process _restore _same _storage _trees formats formats/shared",
+    "_report": "_checkpoint _display _errors _lazy _manager _process _restore _same _storage _trees formats formats/shared",
     "_flax": "_errors _state _storage formats/msgpack formats/shared",
     "_eformer": "_devices _errors _lazy _process _state _storage formats/eformer formats/shared",
     "__init__": "_checkpoint _devices _errors _live _manager _process _report _restore _state formats/msgpack formats/shared",
@@ -70,7 +71,7 @@ INSIDE_RUNTIME = {
     "sharding": "_eformer _state formats/safetensors",
     "directory": "_checkpoint _process formats/shared",
     "golden": "_golden",
-    "commands": "__init__ _checkpoint _convert _errors _golden _manager _report _restore _storage formats formats/shared",
+    "commands": "__init__ _checkpoint _convert _display _errors _golden _manager _process _report _restore _storage formats formats/shared",
 }
 
 

@@ -16,7 +16,7 @@ FLOORS: Final = {
     "formats": "formats formats/directory formats/safetensors formats/orbax formats/msgpack formats/npz formats/eformer "
     "formats/shared",
     "the way in and the way out": "_restore _save _evolve _devices",
-    "tools": "_state _keymaps _same _trees _lazy _storage _process _errors",
+    "tools": "_state _keymaps _same _trees _lazy _storage _process _display _errors",
 }
 _MARKED: Final = re.compile(r"(<!-- (\w+): .*? -->\n).*?(<!-- end -->)", re.DOTALL)
 

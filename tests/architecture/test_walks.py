@@ -62,11 +62,12 @@ class Seen:
     def __init__(self, walk: tuple[Step, ...]) -> None:
         self.packages: set[str] = set()
         self.steps: list[str] = []
+        self.is_over = False  # threads that began meanwhile live on, and go on calling
         self._known = {(step.package, name): step.package for step in walk for name in (step.function, step.short)}
 
     def enter(self, frame: FrameType, event: str, argument: object) -> None:
         file = frame.f_code.co_filename
-        if event != "call" or not file.startswith(str(RUNTIME)) or _is_aside(frame):
+        if self.is_over or event != "call" or not file.startswith(str(RUNTIME)) or _is_aside(frame):
             return
         module = module_of(Path(file))
         package = package_of(module)
@@ -110,6 +111,7 @@ def followed(walk: tuple[Step, ...], name: str, monkeypatch: pytest.MonkeyPatch)
     try:
         yield seen
     finally:
+        seen.is_over = True
         sys.setprofile(None)
         threading.setprofile(None)
 

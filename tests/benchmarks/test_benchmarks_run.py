@@ -69,6 +69,7 @@ CASES = {
         *(f"save, 2 arrays, 0 MiB: {name}" for name in ("raw write", "orbax", "jax pytree", "safetensors")),
         *(f"restore into jax, 2 arrays, 0 MiB: {name}" for name in ("raw read", "orbax", "safetensors")),
         *(f"save_async blocks, 2 arrays, 0 MiB: {name}" for name in ("orbax", "memory copy")),
+        "save of a manager blocks, 2 arrays, 0 MiB: save_async alone",
         *(f"{what}, 20 small leaves: orbax" for what in ("save", "restore into jax", "files on disk")),
         "treaty inspect, 20 leaves: import jax",
     ],
@@ -87,6 +88,12 @@ CASES = {
             ("bytes read over bytes needed", ""),
         )
         if (what, layout) != ("bytes read over bytes needed", "replicated")
+    ]
+    + [
+        f"save, to memory, {layout}, 2 arrays, 2 MiB{beside}"
+        for layout in ("the same, in rows", "4x2 to 2x4", "rows to columns", "replicated")
+        for beside in ("", ": four threads that only write")
+        if Path("/dev/shm").is_dir()
     ],
     "compression": [
         f"{what}, {about}"

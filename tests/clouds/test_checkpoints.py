@@ -24,6 +24,7 @@ from treaty.runtime import (
 )
 from treaty.runtime.directory import inspect, restore, save, save_async, verify
 from treaty.runtime.formats.directory import write as _write
+from treaty.runtime.formats.directory.remote import Remote
 from treaty.schema import TreatyError
 
 
@@ -219,6 +220,36 @@ def test_a_save_that_began_before_a_remove_does_not_commit_after_it(
     with pytest.raises(TreatyError, match="got another save that finished meanwhile"):
         save(cloud.url, linear(2, 3))
     assert cloud.keys == []
+
+
+def test_a_first_save_whose_data_were_cleared_away_meanwhile_does_not_commit(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = _write._complete
+
+    def meanwhile(*args: Any) -> Any:
+        Remote(cloud.url).remove(is_committed=False)
+        return complete(*args)
+
+    monkeypatch.setattr(_write, "_complete", meanwhile)
+    with pytest.raises(TreatyError, match="got another save that finished meanwhile"):
+        save(cloud.url, linear(2, 3))
+    with pytest.raises(MissingCheckpointError):
+        restore(cloud.url, Linear)
+    assert cloud.keys == []
+
+
+def test_a_first_save_that_fails_leaves_nothing_that_is_in_the_way(cloud: Cloud) -> None:
+    cloud.faults.on(r"(PUT|POST) .*/data-.*\.msgpack", FORBIDDEN)
+    with pytest.raises(StorageError):
+        save(cloud.url, linear(2, 3))
+    cloud.faults.clear()
+    for look in (inspect, remove, lambda url: restore(url, Linear)):
+        with pytest.raises(MissingCheckpointError, match=r"got no treaty\.json at "):
+            look(cloud.url)
+    save(cloud.url, linear(2, 3))
+    assert bits(restore(cloud.url, Linear)) == bits(linear(2, 3))
+    assert len(cloud.names) == 2
 
 
 def test_folder_markers_are_in_nobodys_way(cloud: Cloud) -> None:

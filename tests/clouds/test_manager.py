@@ -1,24 +1,46 @@
 """A manager of steps in an object store does what one of a directory does."""
 
 import json
+import os
+import subprocess
+import sys
+import threading
 from typing import Any
 
 import pytest
 
 from tests.clouds.conftest import Cloud
-from tests.clouds.faults import Answer
+from tests.clouds.faults import Answer, Gone
 from tests.faults.states import Run, bits, run
 from tests.report.pages import data_of
 from treaty.runtime import CheckpointManager, InvalidArgumentError, TreatyError, inspect, report, restore, save
-from treaty.runtime._manager import cloud as _cloud
+from treaty.runtime._manager import lease as _lease
 from treaty.runtime.formats.directory import owner as _owner
+
+ENDS = """
+import atexit, os, sys, warnings
+from tests.faults.states import Run, run
+from treaty.runtime import CheckpointManager
+from treaty.runtime._manager import lease
+lease.RENEW = 0.001
+manager = CheckpointManager(sys.argv[1], Run)
+manager.save(1, run(1))
+manager.wait()
+warnings.simplefilter("ignore")  # that forking with threads is dangerous
+child = os.fork()
+if child == 0:
+    atexit._run_exitfuncs()
+    os._exit(0)  # what TensorStore does when a fork ends is another matter
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+LOCK = r"(PUT|POST) .*/\.treaty/lock"
 
 
 @pytest.fixture
 def elsewhere(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """A lock that a manager of another machine has."""
-    monkeypatch.setattr(_cloud, "LEASE", 0.05)
-    monkeypatch.setattr(_cloud, "LOOK", 0.02)
+    monkeypatch.setattr(_lease, "LEASE", 0.05)
+    monkeypatch.setattr(_lease, "LOOK", 0.02)
     cloud.write(
         ".treaty/lock",
         json.dumps({"process": 7, "host": "other", "since": "1970", "owner": "data-0123456789abcdef"}).encode(),
@@ -57,6 +79,37 @@ def test_listing_reads_no_name_of_a_chunk(cloud: Cloud) -> None:
     cloud.faults.clear()
     assert CheckpointManager(cloud.url, Run, read_only=True).latest_step() == 1
     assert not any("data-" in request for request in cloud.faults.requests)
+
+
+def test_a_save_asks_for_each_step_that_rules_could_delete_once_and_without_rules_for_none(cloud: Cloud) -> None:
+    def asked(step: int) -> int:
+        return sum(f"/{step}/treaty.json" in one or f"%2F{step}%2Ftreaty.json" in one for one in cloud.faults.requests)
+
+    for rules, count in (({}, 0), ({"keep_last": 9}, 1)):
+        with CheckpointManager(cloud.url, Run, **dict[str, Any](rules)) as manager:
+            first = 1 + (manager.latest_step() or 0)
+            for step in range(first, first + 3):
+                manager.save(step, run(step))
+            manager.wait()
+            cloud.faults.clear()
+            manager.save(first + 3, run(first + 3))
+            manager.wait()
+            assert [asked(step) for step in range(1, first + 2)] == [count] * (first + 1)
+
+
+def test_a_step_that_may_not_be_read_is_left_and_keeps_no_other(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        for step in (1, 2, 3):
+            manager.save(step, run(step))
+    cloud.faults.on(r"(GET|HEAD) .*/2/treaty\.json", Answer(403))
+    with CheckpointManager(cloud.url, Run, keep_last=1) as manager:
+        manager.save(4, run(4))
+        manager.wait()
+        assert [(one.step, one.why) for one in manager.plan()] == [
+            (2, "cannot be read, and left as it is"),
+            (4, "newest, keep_last=1"),
+        ]
+    assert cloud.names == {".treaty", "2", "4"}
 
 
 def test_a_step_that_was_never_finished_is_none_and_the_next_manager_removes_it(cloud: Cloud) -> None:
@@ -100,11 +153,39 @@ def test_a_second_writer_is_an_error_and_a_dead_one_of_this_machine_does_not_blo
     _owner.release_name(said["owner"])  # as if its process had died
     with CheckpointManager(cloud.url, Run) as second:
         second.save(2, run(2))
-        with pytest.raises(TreatyError, match=r"expected the lock of .* as it was, got another manager's"):
+        with pytest.raises(TreatyError, match=r"expected to hold the lock of .*, got that of another manager or none"):
             first.save(3, run(3))
     first.close()
     assert ".treaty/lock" not in cloud.keys
     assert CheckpointManager(cloud.url, Run, read_only=True).all_steps() == [1, 2]
+
+
+def test_a_step_that_another_manager_cleared_away_while_it_was_written_is_not_committed(cloud: Cloud) -> None:
+    def taken_over() -> None:
+        _owner.release_name(json.loads(cloud.read(".treaty/lock"))["owner"])
+        CheckpointManager(cloud.url, Run).close()
+
+    first = CheckpointManager(cloud.url, Run)
+    cloud.faults.on(r"(PUT|POST) .*/1/data-.*/values\.msgpack", taken_over, times=1)
+    first.save(1, run(1))
+    with pytest.raises(TreatyError, match="got another save that finished meanwhile"):
+        first.close()
+    assert CheckpointManager(cloud.url, Run, read_only=True).all_steps() == []
+
+
+def test_a_step_that_is_pinned_while_it_is_deleted_stays(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run, keep_last=1) as manager:
+        manager.save(1, run(1))
+        manager.wait()
+        reader = CheckpointManager(cloud.url, Run, read_only=True)
+        cloud.faults.on(r"(PUT|POST) .*/1/treaty\.json", lambda: reader.pin(1), times=1)
+        manager.save(2, run(2))
+        manager.wait()
+        assert manager.all_steps() == [1, 2]
+        assert bits(reader.restore(1)) == bits(run(1))
+        reader.unpin(1)
+        manager.save(3, run(3))
+    assert cloud.names == {".treaty", "3"}
 
 
 def test_a_silent_manager_of_another_machine_is_taken_for_dead(elsewhere: Cloud) -> None:
@@ -127,15 +208,87 @@ def test_one_of_another_machine_that_renews_its_lock_is_alive(elsewhere: Cloud) 
         CheckpointManager(elsewhere.url, Run)
 
 
-def test_a_lock_is_renewed_by_the_calls_of_save(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cloud, "RENEW", 0.0)
-    with CheckpointManager(cloud.url, Run, every=10) as manager:
-        before = cloud.read(".treaty/lock")
-        for step in range(1, 12):
-            manager.save(step, run(step))
+@pytest.fixture
+def renewing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lease, "RENEW", 0.01)
+
+
+def renewed(cloud: Cloud) -> None:
+    """Return when the lock was written once more."""
+    before = cloud.read(".treaty/lock")
+    while cloud.read(".treaty/lock") == before:
+        pass
+
+
+@pytest.mark.usefixtures("renewing")
+def test_a_lock_is_renewed_while_a_save_or_a_restore_takes_its_time_and_when_nothing_is_called(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        renewed(cloud)
+        cloud.faults.on(r"(PUT|POST) .*/1/data-", lambda: renewed(cloud), times=1)
+        manager.save(1, run(1))
         manager.wait()
-        assert cloud.read(".treaty/lock") != before
-        assert manager.all_steps() == [10]
+        cloud.faults.on(r"GET .*/1/data-", lambda: renewed(cloud), times=1)
+        manager.restore()
+
+
+@pytest.mark.parametrize("cloud", ["s3"], indirect=True)
+def test_a_program_that_ends_without_closing_its_manager_ends(cloud: Cloud) -> None:
+    line = [sys.executable, "-c", ENDS, cloud.url]
+    done = subprocess.run(line, capture_output=True, text=True, env=dict(os.environ), timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "child 0\n"), done.stderr
+    with CheckpointManager(cloud.url, Run) as manager:  # its lock is a dead one's
+        assert manager.all_steps() == [1]
+
+
+@pytest.mark.usefixtures("renewing")
+def test_a_renewal_that_fails_is_no_error_of_a_call_that_saves_nothing_and_is_tried_again(cloud: Cloud) -> None:
+    failed = threading.Event()
+    with CheckpointManager(cloud.url, Run, every=2) as manager:
+        cloud.faults.on(LOCK, failed.set, times=1)
+        cloud.faults.on(LOCK, Answer(403))
+        assert failed.wait(60)
+        assert not manager.save(1, run(1))
+        cloud.faults.clear()
+        renewed(cloud)
+        assert manager.save(2, run(2))
+
+
+@pytest.mark.usefixtures("renewing")
+def test_a_renewal_that_was_done_without_an_answer_leaves_the_lock_its_managers(cloud: Cloud) -> None:
+    with CheckpointManager(cloud.url, Run) as manager:
+        cloud.faults.on(LOCK, Gone(is_done=True))
+        renewed(cloud)
+        cloud.faults.clear()
+        assert manager.save(1, run(1))
+        manager.wait()
+        renewed(cloud)
+    assert ".treaty/lock" not in cloud.keys
+
+
+def test_a_manager_that_lost_its_lock_deletes_nothing(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    with CheckpointManager(cloud.url, Run, keep_last=1) as manager:
+        manager.save(1, run(1))
+        manager.wait()
+        cloud.faults.on(r"(PUT|POST) .*/2/treaty\.json", lambda: cloud.write(".treaty/lock", b"{}"), skip=1, times=1)
+        manager.save(2, run(2))
+        manager.wait()
+        assert manager.all_steps() == [1, 2]
+        assert f"{cloud.url} could not be tidied up: expected to hold the lock" in caplog.text
+    assert cloud.read(".treaty/lock") == b"{}"
+
+
+@pytest.mark.skipif(_owner.started(os.getpid()) is None, reason="needs a system that tells when a process was started")
+def test_the_lock_of_a_dead_process_whose_number_is_used_again_does_not_block(cloud: Cloud) -> None:
+    other = os.getppid()
+    said: dict[str, Any] = {"process": other, "host": "here", "since": "1970"}
+    said["owner"] = f"data-{_owner._machine()}{other & 0xFFFFFF:06x}0000"
+    for started in ({}, {"started": _owner.started(other)}):
+        cloud.write(".treaty/lock", json.dumps({**said, **started}).encode())
+        with pytest.raises(InvalidArgumentError, match=f"of process {other} on here"):
+            CheckpointManager(cloud.url, Run)
+    cloud.write(".treaty/lock", json.dumps({**said, "started": 0}).encode())
+    CheckpointManager(cloud.url, Run).close()
+    assert ".treaty/lock" not in cloud.keys
 
 
 def test_a_store_that_does_not_answer_is_one_error_at_the_next_call(cloud: Cloud) -> None:

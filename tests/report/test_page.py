@@ -1,6 +1,6 @@
 """The page in Chromium: it is read, searched, opened by keyboard, and what a checkpoint is called runs nowhere."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,23 @@ def test_names_and_values_run_nothing(tmp_path: Path, chromium: Browser) -> None
         assert chromium.console == []
 
 
+def test_no_text_of_a_page_turns_another_around(tmp_path: Path, chromium: Browser) -> None:
+    mark = "\u202egpj.exe\u2066"
+    place = tmp_path / f"run{mark}"
+    with CheckpointManager(place, Run, keep_last=2, keep_best=(f"loss{mark}", "min", 1)) as manager:
+        for step in (1, 2):
+            manager.save(step, run(step), metrics={f"loss{mark}": 1 / step}, metadata={mark: mark})
+    for paths in ([place], [place / "1", place / "2"]):
+        (tmp_path / "page.html").write_text(report(*paths, verify=True, progress=False))
+        chromium.open(tmp_path / "page.html")
+        chromium.run("document.querySelectorAll('tr.row').forEach(row => row.click())")
+        text = chromium.run("return document.documentElement.outerHTML + document.title")
+        assert "\u202e" not in text
+        assert "\u2066" not in text
+        assert chromium.text("p.where").endswith(r"\u202egpj.exe\u2066" + ("" if len(paths) == 1 else "/2"))
+    assert chromium.console == []
+
+
 def test_a_script_that_got_in_would_not_run(pages: Path, tmp_path: Path, chromium: Browser) -> None:
     """The second wall: the page's own policy."""
     page = (pages / "one.html").read_text()
@@ -313,3 +330,59 @@ def test_those_who_listen_get_headings_and_names(name: str, pages: Path, chromiu
     )
     assert chromium.run(unnamed) == []
     assert chromium.run("return document.documentElement.lang") == "en"
+
+
+Opener = Callable[[Mapping[int, Mapping[str, float]]], None]
+
+
+@pytest.fixture
+def of_run(tmp_path: Path, chromium: Browser) -> Opener:
+    """Opens the page of a run with these metrics by step."""
+
+    def opened(metrics: Mapping[int, Mapping[str, float]]) -> None:
+        with CheckpointManager(tmp_path / "run", Run) as manager:
+            for step, given in metrics.items():
+                manager.save(step, run(1), metrics=given)
+        (tmp_path / "run.html").write_text(report(tmp_path / "run", progress=False))
+        chromium.open(tmp_path / "run.html", LAPTOP)
+
+    return opened
+
+
+@pytest.mark.parametrize("values", [(0.3, 0.30000000000000004), (1e16, 1e16 + 2), (-1e308, 1e308), (0.0, 5e-324)])
+def test_metrics_that_are_as_good_as_equal_or_far_apart_are_drawn(
+    values: tuple[float, float], of_run: Opener, chromium: Browser
+) -> None:
+    of_run({1: {"loss": values[0]}, 2: {"loss": values[1]}})
+    assert len(chromium.texts("table.steps tbody tr")) == 2
+    assert chromium.console == []
+
+
+def test_long_numbers_of_steps_are_drawn_and_shown_with_all_digits(of_run: Opener, chromium: Browser) -> None:
+    steps = [10**17, 10**17 + 16, 10**17 + 17]
+    of_run({step: {"loss": 1 / index} for index, step in enumerate(steps, 1)})
+    shown = [text.replace(",", "") for text in chromium.texts("table.steps tbody th")]
+    assert shown == [str(step) for step in reversed(steps)]
+    assert str(steps[-1]) in chromium.text(".facts")
+    assert chromium.console == []
+
+
+def test_metrics_may_be_called_like_what_every_object_has(of_run: Opener, chromium: Browser) -> None:
+    names = ["constructor", "toString", "__proto__", "hasOwnProperty"]
+    of_run({1: {"loss": 1.0}, 2: {"loss": 0.5, **dict.fromkeys(names, 0.25)}})
+    heads = chromium.texts("table.steps thead th")
+    assert set(names) < set(heads)
+    cells = chromium.texts("table.steps tbody tr:last-child > *")
+    assert [cells[heads.index(name)] for name in names] == ["–"] * len(names)
+    assert chromium.console == []
+
+
+def test_norms_that_are_infinite_are_shown_as_such(tmp_path: Path, chromium: Browser) -> None:
+    for name, value in (("a", 1e200), ("b", -1e200), ("c", 1.0)):
+        np.savez(tmp_path / f"{name}.npz", w=np.full(3, value))
+    for before, after, said in (("a", "b", "nan"), ("c", "b", "inf"), ("b", "c", "nan")):
+        page = report(tmp_path / f"{before}.npz", tmp_path / f"{after}.npz", progress=False)
+        (tmp_path / "page.html").write_text(page)
+        chromium.open(tmp_path / "page.html")
+        assert chromium.texts("section[aria-labelledby=changes] tbody td")[1] == said
+    assert chromium.console == []

@@ -14,11 +14,14 @@ from tests.report.pages import data_of, leaves_by_path
 from tests.runtime.directory import states
 from tests.runtime.test_restore_formats import WRITERS, train
 from treaty.runtime import CheckpointManager, InvalidArgumentError, MissingCheckpointError, inspect, report
+from treaty.runtime._checkpoint.outline import outline_of_checkpoint
+from treaty.runtime._report.tree import tree_of
 from treaty.runtime._restore.select import parse_path
 from treaty.runtime.directory import save
 from treaty.runtime.formats import npz
 from treaty.runtime.formats.shared.format import Writing
 from treaty.runtime.formats.table import FORMATS
+from treaty.schema.outline import OutlineNode
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -206,3 +209,41 @@ def test_damage_of_a_file_is_told_once(tmp_path: Path) -> None:
     data = data_of(report(tmp_path / "a", verify=True, progress=False))
     assert [leaf["read"] for leaf in data["leaves"]] == [True, True]
     assert len(data["problems"]) == len(set(data["problems"])) == 2
+
+
+def test_what_only_looks_like_a_random_key_is_a_node_like_others(tmp_path: Path) -> None:
+    nan, words = np.array([np.nan], np.float32), np.zeros((3, 2), np.uint32)
+    tree = {
+        "cfg": {"impl": "x", "data": {"w": nan}},
+        "short": {"impl": "threefry2x32", "data": words[:, :1]},
+        "number": {"impl": "threefry2x32", "data": 2},
+        "name": {"impl": {"a": 1}, "data": words},
+        "keys": {"impl": "threefry2x32", "data": words},
+    }
+    for name in ("a", "b"):
+        FORMATS["msgpack"].write(str(tmp_path / f"{name}.msgpack"), tree, Writing())
+    for paths in (["a.msgpack"], ["a.msgpack", "b.msgpack"]):
+        leaves = leaves_by_path(data_of(report(*(tmp_path / path for path in paths), progress=False)))
+        assert leaves["$.cfg.data.w"]["stats"]["nans"] == 1
+        assert leaves["$.short.data"]["shape"] == [3, 1]
+        assert leaves["$.number.data"]["value"] == "2"
+        assert leaves["$.name.impl.a"]["value"] == "1"
+        assert leaves["$.keys"]["dtype"] == "key<threefry2x32>"
+    outline = outline_of_checkpoint(tmp_path / "a.msgpack")
+    assert isinstance(outline, OutlineNode)
+    kinds = {key: type(child).__name__ for key, child in outline.children.items()}
+    assert kinds == dict.fromkeys(("cfg", "short", "number", "name"), "OutlineNode") | {"keys": "OutlineLeaf"}
+
+
+def test_alike_items_are_one_node_above_them() -> None:
+    paths = [("l", "0", "w"), ("l", "1", "w"), ("m", "w"), ("m", "x0", "w"), ("m", "x1", "w")]
+    l_0, l_1 = ({"step": f"[{item}]", "below": [{"step": ".w", "leaf": item}]} for item in range(2))
+    x_0, x_1 = ({"step": f".x{item}", "below": [{"step": ".w", "leaf": 3 + item}]} for item in range(2))
+    assert tree_of(paths, lambda _: "") == {
+        "step": "",
+        "below": [
+            {"step": ".l", "run": "[0..1]", "below": [l_0, l_1]},
+            {"step": ".m", "below": [{"step": ".w", "leaf": 2}, {"step": "", "run": ".x0..1", "below": [x_0, x_1]}]},
+        ],
+    }
+    assert tree_of(paths[:2], lambda number: str(number))["below"] == [{"step": ".l", "below": [l_0, l_1]}]

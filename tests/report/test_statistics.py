@@ -7,7 +7,8 @@ import pytest
 
 from treaty.runtime._report.changes import Change
 from treaty.runtime._report.histogram import Histogram
-from treaty.runtime._report.statistics import Statistics, has_numbers
+from treaty.runtime._report.statistics import Statistics
+from treaty.runtime._same import has_numbers
 from treaty.schema.dtypes import TABLE
 
 RNG = np.random.default_rng(0)

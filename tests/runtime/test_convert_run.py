@@ -318,6 +318,23 @@ def test_a_step_that_lost_a_file_is_written_again(source: Path, tmp_path: Path) 
         assert int(manager.restore(3).step) == 3
 
 
+def test_steps_of_an_older_orbax_that_were_copied_are_written_again_and_not_refused(
+    source: Path, tmp_path: Path
+) -> None:
+    for step in ("2", "3", "4"):
+        edit_json(source / step / "_CHECKPOINT_METADATA", {"init_timestamp_nsecs": None})
+    convert_run(source, tmp_path / "new")
+    assert convert_run(source, tmp_path / "new").there == [4, 3, 2]
+    os.utime(source / "3", (1, 1))
+    again = convert_run(source, tmp_path / "new")
+    assert (again.there, again.written) == ([4, 2], [3])
+    assert convert_run(source, tmp_path / "new").there == [4, 3, 2]
+    os.utime(source / "3", (2, 2))
+    edit_json(source / "3" / "metrics" / "metrics", {"loss": 9.0})
+    with pytest.raises(InvalidArgumentError, match=r"expected step 3 of this run, got that of another at"):
+        convert_run(source, tmp_path / "new")
+
+
 def test_steps_that_orbax_has_saved_since_are_added(made: Path, tmp_path: Path) -> None:
     old = orbax_run(tmp_path / "old", (1, 2))
     convert_run(old, tmp_path / "new")

@@ -69,6 +69,50 @@ def test_tolerances() -> None:
     assert difference(1, 2, rtol=0.5) is None
 
 
+def test_no_tolerance_reaches_infinity() -> None:
+    for tolerance in ({"rtol": 1e-3}, {"rtol": 9.0}, {"atol": 1e300}, {"atol": 1.0, "rtol": 1.0}):
+        for one, other in ((1.0, math.inf), (math.inf, 1.0), (math.inf, -math.inf), (math.nan, 1.0), (1.0, math.nan)):
+            assert values([one], [other], np.float32, **tolerance) == (1, math.inf, math.inf)
+            for kind in (float, complex):
+                assert difference(kind(one), kind(other), **tolerance) is not None
+
+
+@pytest.mark.parametrize("tolerance", [{"rtol": 1e-3}, {"atol": 1e-3}, {"rtol": 1e-3, "atol": 1e-3}])
+def test_what_is_not_finite_equals_itself_beside_what_is_within_the_tolerance(tolerance: dict[str, float]) -> None:
+    one, other = [math.nan, math.inf, -math.inf, 1.0], [math.nan, math.inf, -math.inf, 1.0000001]
+    assert values(one, other, np.float64, **tolerance) is None
+    assert values([*one, 1], [*other, 2], np.float64, **tolerance) == (1, 1.0, 0.5)
+
+
+@pytest.mark.parametrize("bits", [53, 64, 70, 2000])
+def test_python_integers_of_any_length_are_exact(bits: int) -> None:
+    one, other = 2**bits, 2**bits + 1
+    found = difference(one, other)
+    assert found is not None
+    assert (found.what, found.count, found.max_abs, found.max_rel) == ("values", 1, 1.0, 1 / other)
+    assert difference(one, other, atol=1.0) is None
+    assert difference(one, other, atol=0.5) is not None
+    assert difference(one, 2 * one, rtol=0.5) is None
+    assert difference(one, 2 * one, rtol=0.499) is not None
+    assert difference(0, -one, rtol=1.0) is None
+
+
+def test_dates_and_records_are_the_same_where_their_bits_are() -> None:
+    dates = np.array(["2020-01-01", "NaT", "2021-01-01"], "M8[s]")
+    later = np.array(["2020-01-02", "NaT", "2021-01-01"], "M8[s]")
+    assert difference(dates, dates.copy()) is None
+    assert values(dates, later, "M8[s]") == (1, math.inf, math.inf)
+    days = difference(dates, later.astype("M8[D]"))
+    assert days is not None
+    assert (days.what, days.count) == ("dtype", 1)
+    records = np.array([(math.nan, 1), (2, 3)], [("a", "f4"), ("b", "i4")])
+    others = np.array([(math.nan, 2), (2, 3)], records.dtype)
+    assert difference(records, records.copy()) is None
+    assert values(records, others, records.dtype) == (1, math.inf, math.inf)
+    assert difference(records, np.zeros(2, "V4")) is not None
+    assert difference(records, np.zeros(2)) is not None
+
+
 def test_what_else_may_differ() -> None:
     one = {"a": np.ones(2, np.float32), "b": np.ones(2), "c": 1, "d": "x", "e": {}, "f": np.float32(1)}
     other = {"a": np.ones(2, ml_dtypes.bfloat16), "b": np.ones(3), "c": np.ones(()), "d": "y", "f": np.ones((), "f4")}
@@ -114,6 +158,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     msgpack.write_file("b.msgpack", other)
     convert("b.msgpack", "b.safetensors")
     return tmp_path
+
+
+def test_a_file_with_dates_is_equal_to_itself(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.npz")
+    np.savez(path, dates=np.array(["2020-01-01", "NaT"], "M8[s]"), x=np.array([math.nan]))
+    assert run(path, path) == (0, "equal\n")
+    assert run(path, path, "--atol", "1e-3") == (0, "equal\n")
+
+
+@pytest.mark.parametrize("option", ["--atol", "--rtol"])
+@pytest.mark.parametrize("value", ["inf", "nan", "-1"])
+def test_a_tolerance_is_a_finite_number(option: str, value: str, folder: Path) -> None:
+    code, output = run("a.msgpack", "a.npz", option, value)
+    assert code == 2
+    assert option in output
 
 
 def run(*arguments: str) -> tuple[int, str]:

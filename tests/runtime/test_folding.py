@@ -2,7 +2,7 @@
 
 import pytest
 
-from treaty.runtime.commands.folding import Path, Row, each, folded
+from treaty.runtime._display.folding import Path, Row, each, folded
 from treaty.runtime.commands.tables import cut, cut_end, width
 
 

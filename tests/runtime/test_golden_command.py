@@ -148,6 +148,26 @@ def test_what_is_not_locked_is_not_replayed(project: Path) -> None:
     assert "run: treaty lock my.state" in replay(project).stdout
 
 
+def test_a_class_that_is_not_declared_any_more_is_for_the_lock_to_settle(project: Path) -> None:
+    declare(project, FIRST)
+    succeed("treaty", "golden", cwd=project)
+    source = project / "my" / "state.py"
+    for changed in (FIRST[: FIRST.index("@state\nclass Model")], FIRST.replace("class Model", "class Net")):
+        source.write_text(changed)
+        for command in (["golden"], ["golden", "--check"]):
+            assert fail("treaty", *command, cwd=project) == (
+                "error: Model: expected a declaration of what is locked, got none in my.state; "
+                "run: treaty lock my.state, which asks what became of it\n"
+            )
+    succeed("treaty", "lock", "--moved", "Model=Net", cwd=project)
+    assert "Net: replayed revision 1" in succeed("treaty", "golden", cwd=project)
+    source.write_text(FIRST[: FIRST.index("@state\nclass Model")])
+    succeed("treaty", "lock", "--orphan", "Net:all", "--why", "no longer trained", cwd=project)
+    assert succeed("treaty", "golden", cwd=project) == f"Linear: replayed revision 1\nwrote {TEST}\n"
+    assert (project / GOLDEN / "golden-my.state" / "Model-1").exists()
+    assert "5 passed" in replay(project).stdout
+
+
 def test_a_module_has_to_be_named_or_listed(tmp_path: Path) -> None:
     assert "no modules: name them (treaty golden my.state)" in fail("treaty", "golden", cwd=tmp_path)
     assert fail("treaty", "golden", "none", cwd=tmp_path) == "error: MODULE: No module named 'none'\n"

@@ -373,7 +373,7 @@ def test_defaults_are_part_of_the_schema() -> None:
         "3",
         "factory:builtins:list",
         "tests.schema.declared:Mode.EVAL",
-        "value:tuple",
+        "()",
     ]
 
 

@@ -12,24 +12,39 @@ BLOCK: Final = 2**18  # elements compared at a time: what is made of them stays 
 
 
 def same_bytes(one: Any, other: Any) -> bool:
-    """Whether two leaves are alike to the last bit: shape, dtype and data, or type and value."""
+    """Arrays: shape, dtype and every bit. Other values: type and equality, NaN equal to NaN, and 0.0 not to -0.0."""
     if not is_stored_array(one) or not is_stored_array(other):
-        return type(one) is type(other) and same_value(one, other)
+        return same_value(one, other)
     if one.dtype != other.dtype or tuple(one.shape) != tuple(other.shape):
         return False
     return all(same_bits(left, right) for left, right in in_step(one, other))
 
 
 def same_value(one: Any, other: Any) -> bool:
-    if isinstance(one, (float, complex, np.generic)):
-        return bool(one == other) or (one != one and other != other)
+    """As `same_bytes`, of values that are no arrays."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (float, complex, np.generic)) and not isinstance(one, (str, bytes)):
+        return same_bits(np.asarray(one), np.asarray(other)) or bool(one != one and other != other)
     return bool(one == other)
 
 
 def same_bits(one: HostArray, other: HostArray) -> bool:
     left, right = (np.ascontiguousarray(array).view(np.uint8) for array in (one, other))
     starts = range(0, left.size, BLOCK)
-    return all(np.array_equal(left[start : start + BLOCK], right[start : start + BLOCK]) for start in starts)
+    return left.size == right.size and all(
+        np.array_equal(left[start : start + BLOCK], right[start : start + BLOCK]) for start in starts
+    )
+
+
+def has_numbers(dtype: "np.dtype[Any]") -> bool:
+    """Whether elements can be counted and subtracted: not text, dates, or bytes without a meaning."""
+    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
+
+
+def wide(array: HostArray) -> HostArray:
+    """Numbers of any dtype as float64 or complex128, which hold all of 32 bits and below exactly."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
 
 
 def in_step(one: Any, other: Any) -> Iterator[tuple[HostArray, HostArray]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, KeyMapError, show_keys
 from treaty.runtime._lazy import LazyArray
+from treaty.schema.dtypes import KEY_IMPLS
 
 Path: TypeAlias = tuple[str, ...]
 MAX_DEPTH: Final = 256  # levels that are written: far above any real tree, and two calls a level leave callers room
@@ -24,6 +25,14 @@ def check_depth(path: Path) -> None:
 def is_stored_array(leaf: Any) -> bool:
     """Whether a leaf of a state dict is stored as an array: of numpy, but for masked ones, or JAX, or one that is still to be read."""
     return isinstance(leaf, (np.ndarray, jax.Array, LazyArray)) and not isinstance(leaf, np.ma.MaskedArray)
+
+
+def is_stored_key(node: Any) -> bool:
+    """Whether a node of a state dict is an array of random keys: the name of what makes them, and their words."""
+    if type(node) is not dict or node.keys() != {"impl", "data"} or type(node["impl"]) is not str:
+        return False
+    words, data = KEY_IMPLS.get(node["impl"]), node["data"]
+    return is_stored_array(data) and data.dtype == np.uint32 and data.shape[-1:] == (words,)
 
 
 def shown(leaf: Any) -> str:

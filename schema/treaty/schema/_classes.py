@@ -13,6 +13,7 @@ import attrs
 
 from treaty.schema import ir
 from treaty.schema._declare import FieldOptions, options_of, state_options
+from treaty.schema._default_texts import factory_text, text_of
 from treaty.schema._errors import SchemaError
 from treaty.schema._leaves import CIRCLE, RESOLVE, show
 from treaty.schema.dims import spelled
@@ -79,12 +80,10 @@ def _default(value: Any) -> str | None:
     if value is attrs.NOTHING:
         return None
     if isinstance(value, _FACTORY):
-        return f"factory:{symbol_of(value.factory)}"
+        return factory_text(value.factory)
     if isinstance(value, enum.Enum):
         return f"{symbol_of(type(value))}.{value.name}"
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return repr(value)
-    return f"value:{type(value).__qualname__}"
+    return text_of(value)
 
 
 def default_value(cls: Any, kind: ir.DeclaredKind, name: str, *, call: bool) -> Any:

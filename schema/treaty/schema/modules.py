@@ -15,7 +15,7 @@ _PYTREES: Final = "treaty.runtime._state.instances"  # imported as generated cod
 
 def symbol_of(value: Any) -> str:
     """`module:qualname`. Where the module is private, the shortest public path to the very same object."""
-    named = value if hasattr(value, "__qualname__") else type(value)
+    named = value if hasattr(value, "__qualname__") and hasattr(value, "__module__") else type(value)
     module, qualname = home_of(str(named.__module__)), str(named.__qualname__)
     parts = module.split(".")
     if not any(part.startswith("_") for part in parts) or "<" in qualname or hasattr(value, "__treaty_state__"):

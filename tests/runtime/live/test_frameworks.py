@@ -13,6 +13,7 @@ import optax
 import pytest
 from flax import nnx, struct
 from flax.core import FrozenDict
+from flax.core.meta import AxisMetadata
 from flax.training.train_state import TrainState
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
@@ -43,6 +44,12 @@ class Weight:
 @state
 class Mlp:
     layers: tuple[Weight, ...]
+
+
+@state
+class ScaledKernel:
+    value: Float32[Array, "d_in d_out"]
+    scale: Float32[Array, "d_out"]
 
 
 @state
@@ -93,7 +100,7 @@ class Pair:
     second: Annotated[Kernel | None, Dims(None)]
 
 
-for cls in (Kernel, Affine, Mlp, OneLayer, Train, Listed, Named, Anything, Numbers, Pair):
+for cls in (Kernel, Affine, Mlp, OneLayer, ScaledKernel, Train, Listed, Named, Anything, Numbers, Pair):
     load(cls)
 
 
@@ -297,6 +304,43 @@ def test_update_live_needs_variables() -> None:
     assert (
         str(raised.value).splitlines()[-1] == "only variables of nnx can be updated in place; to_live makes a new tree"
     )
+
+
+@struct.dataclass
+class Scaled(AxisMetadata[Any]):
+    """A box of somebody's with two children."""
+
+    value: Any
+    scale: Any
+
+    def unbox(self) -> Any:
+        return self.value * self.scale
+
+    def replace_boxed(self, val: Any) -> "Scaled":
+        return Scaled(val, self.scale)
+
+    def add_axis(self, index: int, params: Any) -> "Scaled":
+        return self
+
+    def remove_axis(self, index: int, params: Any) -> "Scaled":
+        return self
+
+
+class TestBoxesOfSeveralArrays:
+    def test_no_field_gets_the_array_of_another(self) -> None:
+        first, scale, last = (jnp.full((2, 3), float(number)) for number in range(3))
+        tree: dict[str, Any] = {"a": Scaled(first, scale), "kernel": last}
+        with pytest.raises(TreatyError) as raised:
+            from_live(Kernel, tree)
+        assert str(raised.value).startswith("expected no such key in Kernel, got dict at $.a (tree['a'])")
+        assert to_live(Kernel(kernel=first), tree)["a"].scale is scale
+        assert to_live(Kernel(kernel=first), tree)["kernel"] is first
+
+    def test_they_are_nodes_like_others(self) -> None:
+        kernel, bias = jnp.ones((2, 3)), jnp.ones(3)
+        found = from_live(ScaledKernel, Scaled(kernel, bias))
+        assert found.value is kernel
+        assert found.scale is bias
 
 
 class TestSharedVariables:

@@ -34,6 +34,12 @@ class Sized:
 
 
 @state
+class Paired:
+    w: Float32[Array, "n"]
+    sizes: tuple[int, int] = field(static=True)
+
+
+@state
 class Titled:
     w: Float32[Array, "n"]
     title: str = field(static=True)
@@ -61,7 +67,7 @@ class ByName:
     leaves: dict[str, Leaf]
 
 
-for cls in (Rated, Sized, Titled, Scalars, Layers, Spread, ByName):
+for cls in (Rated, Sized, Paired, Titled, Scalars, Layers, Spread, ByName):
     load(cls)
 W = jnp.arange(3.0)
 
@@ -149,6 +155,34 @@ class TestMoreOrFewerItems:
         assert lines(to_live, Sized(w=W, sizes=(8,)), like) == [
             "expected int 2 as in like, got nothing at $.sizes[1] (like['sizes'][1])"
         ]
+
+
+class TestStaticTuples:
+    """A static field may hold a tuple, which is a dict of its items in a state dict."""
+
+    def test_of_an_instance_of_a_class_of_ours(self) -> None:
+        for sizes in ((8, 9), ()):
+            found = from_live(Sized, Sized(w=W, sizes=sizes))
+            assert (found.w is W, found.sizes) == (True, sizes)
+        wrong = Sized(w=W, sizes=(8, 0.5))  # type: ignore[arg-type]
+        assert lines(from_live, Sized, wrong) == ["expected int, got float 0.5 at $.sizes[1] (tree.sizes)"]
+
+    def test_of_a_module(self) -> None:
+        class Module(eqx.Module):
+            w: Any
+            sizes: Any = eqx.field(static=True)
+
+        for sizes in ((8, 9), (), (7,)):
+            tree = Module(W, sizes)
+            found = from_live(Sized, tree)
+            assert found.sizes == sizes
+            assert to_live(found, Module(W + 1, (1,))).sizes == (1,)
+        assert lines(from_live, Sized, Module(W, ("a",))) == ["expected int, got str 'a' at $.sizes[0] (tree)"]
+        assert from_live(Paired, Module(W, (1, 2))).sizes == (1, 2)
+        assert lines(from_live, Paired, Module(W, (1,))) == ["expected int, got nothing at $.sizes[1] (tree)"]
+        assert lines(from_live, Paired, Module(W, (1, 2, 3)))[0] == (
+            "expected no such key in a tuple of 2, got int 3 at $.sizes['2'] (tree)"
+        )
 
 
 def test_a_static_value_where_like_has_an_array() -> None:

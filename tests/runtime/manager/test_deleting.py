@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -73,6 +74,49 @@ def test_a_step_that_is_pinned_after_the_plan_was_made_stays(folder: Path) -> No
     assert names(folder) == ["1", "3"]
 
 
+def test_a_step_that_cannot_be_read_is_left_and_keeps_no_other(folder: Path) -> None:
+    fill(folder)
+    (folder / "2" / "treaty.json").unlink()
+    (folder / "2" / "treaty.json").symlink_to("treaty.json")
+    with CheckpointManager(folder, Run, keep_last=1) as manager:
+        manager.save(4, run(4))
+        manager.wait()
+        assert [(one.step, one.why) for one in manager.plan()] == [
+            (2, "cannot be read, and left as it is"),
+            (4, "newest, keep_last=1"),
+        ]
+    assert names(folder) == ["2", "4"]
+
+
+def test_saves_that_end_while_steps_are_deleted_leave_it_to_the_one_that_does(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(steps: _local.LocalSteps, name: StepName) -> None:
+        assert may_go.wait(60)
+        remove(steps, name)
+
+    may_go, remove = threading.Event(), _local.LocalSteps.remove
+    monkeypatch.setattr(_local.LocalSteps, "remove", slowly)
+    with CheckpointManager(folder, Run, keep_last=1) as manager:
+        for step in range(1, 9):
+            manager.save(step, run(step))
+        assert sum(one.name == "treaty-save" for one in threading.enumerate()) < 5
+        may_go.set()
+        manager.wait()
+        assert manager.all_steps() == [8]
+
+
+def test_a_step_of_which_the_system_does_not_tell_whether_it_is_pinned_stays(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(folder)
+    (folder / ".treaty" / "pins").mkdir()
+    (folder / ".treaty" / "pins" / "1").symlink_to("1")
+    _local.LocalSteps(str(folder)).remove(StepName(0, 1))
+    assert names(folder) == ["1", "2", "3"]
+    assert f"step 1 of {folder} is not deleted: cannot remove {folder}/1: Too many levels" in caplog.text
+
+
 def test_a_step_that_holds_another_file_or_is_a_link_is_left_alone(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -85,7 +129,10 @@ def test_a_step_that_holds_another_file_or_is_a_link_is_left_alone(
         manager.wait()
         assert next(one.why for one in manager.plan()) == "a link"
     assert names(folder) == ["0", "1", "3"]
-    assert f"step 1 of {folder} is not deleted: it holds notes.txt" in caplog.text
+    assert (
+        f"step 1 of {folder} is not deleted: expected a directory with nothing but one checkpoint, got notes.txt in "
+        in caplog.text
+    )
     assert bits(restore(tmp_path / "other", Run)) == bits(run(1))
 
 

@@ -28,7 +28,8 @@ from treaty.runtime import (
     save,
     verify,
 )
-from treaty.runtime._manager import manager as _manager
+from treaty.runtime._manager import restoring as _restoring
+from treaty.runtime._manager.overview import noted
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_a_reader_whose_step_is_deleted_while_it_reads_takes_the_one_that_came_i
                 writer.wait()
             return restore(path, *args, **options)
 
-        monkeypatch.setattr(_manager, "restore", overtaken)
+        monkeypatch.setattr(_restoring, "restore", overtaken)
         reader = CheckpointManager(folder, Run, read_only=True)
         assert bits(reader.restore()) == bits(run(4))
         assert reader.restored_step == 4
@@ -121,6 +122,31 @@ def test_a_step_that_the_disk_does_not_give_stands_in_nobodys_way(
         ]
         assert manager.best_step("loss", "min") is None
     assert f"{folder}/4 is saved in full, not based on {folder}/3: cannot read " in caplog.text
+
+
+def test_a_step_of_which_the_system_does_not_tell_whether_it_is_there_counts_as_there(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (2, 3):
+        manifest = folder / str(step) / "treaty.json"
+        manifest.unlink()
+        manifest.symlink_to(manifest)  # stat says: too many levels of symbolic links
+    with pytest.raises(CorruptCheckpointError, match=r"Too many levels of symbolic links at .*3/treaty\.json"):
+        restore(folder, Run)
+    manager = CheckpointManager(folder, Run, read_only=True)
+    assert manager.latest_step() == 3
+    assert bits(manager.restore()) == bits(run(1))
+    assert f"step 3 of {folder} is skipped" in caplog.text
+    shutil.rmtree(folder / "1")
+    with pytest.raises(CorruptCheckpointError, match="expected a whole step in "):
+        manager.restore()
+
+
+def test_a_path_of_which_the_system_does_not_tell_what_is_there_is_not_missing(tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to(tmp_path / "run")
+    with pytest.raises(StorageError, match=r"cannot read .*run: Too many levels of symbolic links") as raised:
+        restore(tmp_path / "run", Run)
+    assert not isinstance(raised.value, MissingCheckpointError)
 
 
 def test_that_all_is_damaged_is_not_that_nothing_is_there(folder: Path) -> None:
@@ -149,10 +175,10 @@ def test_a_disk_that_does_not_answer_is_no_reason_either_but_one_that_is_broken_
         return fail
 
     manager = CheckpointManager(folder, Run, read_only=True)
-    monkeypatch.setattr(_manager, "restore", failing(errno.EACCES))
+    monkeypatch.setattr(_restoring, "restore", failing(errno.EACCES))
     with pytest.raises(PermissionError):
         manager.restore()
-    monkeypatch.setattr(_manager, "restore", failing(errno.EIO))
+    monkeypatch.setattr(_restoring, "restore", failing(errno.EIO))
     assert bits(manager.restore()) == bits(run(2))
 
 
@@ -168,6 +194,23 @@ def test_a_step_that_is_not_there_is_an_error(folder: Path) -> None:
         manager.restore(7)
     with pytest.raises(MissingCheckpointError, match="expected step 7"):
         manager.metrics(7)
+
+
+def test_the_metrics_of_a_damaged_step_are_an_error(folder: Path) -> None:
+    cut(folder / "3")
+    manager = CheckpointManager(folder, Run, read_only=True)
+    with pytest.raises(
+        CorruptCheckpointError, match=r"expected the metrics of step 3, got a damaged manifest at .*run/3"
+    ):
+        manager.metrics(3)
+
+
+def test_a_path_under_the_root_is_not_taken_for_one_of_the_present_directory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert noted("3") is not None
+    assert noted("/3") is None
 
 
 def test_options_of_restore_and_dims_are_passed_on(tmp_path: Path) -> None:

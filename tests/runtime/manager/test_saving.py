@@ -1,6 +1,7 @@
 """When a manager saves, what its list of steps says, and that no failure goes unseen."""
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from treaty.runtime import (
     verify,
 )
 from treaty.runtime._manager import decisions as _decisions
+from treaty.runtime._manager import local as _local
+from treaty.runtime.formats.directory import write as _write
 
 
 @pytest.fixture
@@ -92,17 +95,46 @@ def test_a_share_of_the_time_follows_from_what_a_save_costs(clock: Clock) -> Non
     one = _decisions.cadence(None, "2%")
     assert one.by_clock().reason == "the first save, to know what it costs"
     one.saved(cost=0.5)
-    one.lasted(10)
+    one.ended(0, 10)
     clock.now += 24.9
     assert not one.by_clock()
     clock.now += 0.2
     assert one.by_clock()
     one.saved(cost=0.5)
-    one.lasted(70)  # in the background: the next one would have to wait for it
+    one.ended(0, 70)  # in the background: the next one would have to wait for it
     clock.now += 69.9
     assert not one.by_clock()
     clock.now += 0.2
     assert str(one.by_clock()) == "saved: 70.1 s since the last save, 70.0 s for 0.02 of the time"
+
+
+def test_a_save_that_says_late_that_it_has_ended_is_not_taken_for_the_next_one(clock: Clock) -> None:
+    one = _decisions.cadence(None, "2%")
+    one.begins(1)
+    one.begins(2)
+    one.ended(1, 10)
+    clock.now += 1e6
+    assert not one.by_clock()
+    one.ended(2, 10)
+    assert one.by_clock()
+
+
+def test_a_share_of_the_time_never_saves_before_the_last_save_has_ended(
+    folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(*args: Any) -> Any:
+        assert may_end.wait(60)
+        return complete(*args)
+
+    may_end, complete = threading.Event(), _write._complete
+    monkeypatch.setattr(_write, "_complete", slowly)
+    with CheckpointManager(folder, Run, every_s="2%") as manager:
+        assert manager.save(1, run(1))
+        clock.now += 1e6
+        assert str(manager.save(2, run(2))) == "not saved: the save before it has not ended"
+        may_end.set()
+        manager.wait()
+        assert manager.save(3, run(3))
 
 
 def test_a_clock_that_jumps_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +210,7 @@ def test_the_failure_of_a_save_is_raised_once_by_the_next_call_and_the_one_after
     manager.save(6, run(6))
     with pytest.raises(TreatyError, match="got a file"):
         manager.wait()
+    assert manager.restored_step == 4
     manager.wait()
     break_step(8)
     manager.save(8, run(8))
@@ -276,6 +309,24 @@ def test_a_directory_that_is_one_checkpoint_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="expected a directory of steps, got one checkpoint at "):
         CheckpointManager(folder, Run)
     assert not (folder / ".treaty").exists()
+
+
+def test_rules_that_cannot_be_noted_are_on_the_log(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / ".treaty" / "rules.json").mkdir(parents=True)
+    with CheckpointManager(folder, Run, keep_last=1) as manager:
+        assert manager.save(1, run(1))
+    assert f"the rules of {folder} are not noted for treaty steps --plan: cannot write " in caplog.text
+
+
+def test_a_manager_that_fails_while_it_opens_holds_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_local.LocalSteps, "write_rules", fail)
+        with pytest.raises(MemoryError):
+            CheckpointManager(folder, Run)
+    CheckpointManager(folder, Run).close()
 
 
 def test_a_place_that_may_not_be_written_is_one_clear_error(folder: Path) -> None:

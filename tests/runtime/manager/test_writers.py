@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.faults.states import Run, run
-from treaty.runtime import CheckpointManager, InvalidArgumentError
+from treaty.runtime import CheckpointManager, InvalidArgumentError, TreatyError
 
 HOLDS = """
 import sys
@@ -77,6 +77,48 @@ def test_a_signal_is_noticed_chained_and_makes_the_next_call_save_once(folder: P
         assert manager.preempted()
     assert calls == [signal.SIGUSR1]
     assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def test_a_signal_between_save_and_preempted_ends_the_loop_after_the_next_save(folder: Path, calls: list[int]) -> None:
+    with CheckpointManager(folder, Run, every=100, on_preemption=[signal.SIGUSR1]) as manager:
+        for step in range(1, 10):
+            manager.save(step, run(step))
+            if step == 3:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            if manager.preempted():
+                break
+    assert calls
+    assert CheckpointManager(folder, Run, read_only=True).all_steps() == [4]
+
+
+@pytest.mark.parametrize("saves_at", [100, 3, 2])
+def test_one_who_does_not_save_at_every_step_hears_of_a_signal_and_saves_by_force(
+    saves_at: int, folder: Path, calls: list[int]
+) -> None:
+    with CheckpointManager(folder, Run, on_preemption=[signal.SIGUSR1]) as manager:
+        for step in range(1, 10):
+            if step % saves_at == 0:
+                manager.save(step, run(step))
+            if step == 3:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            if manager.preempted():
+                manager.save(step, run(step), force=True)
+                break
+        assert calls
+        manager.wait()
+        assert manager.latest_step() == step == (4 if saves_at == 3 else 3)
+
+
+def test_a_save_for_a_signal_that_was_refused_is_made_by_the_next_call(folder: Path, calls: list[int]) -> None:
+    wrong: Any = {"step": 1}
+    with CheckpointManager(folder, Run, every=100, on_preemption=[signal.SIGUSR1]) as manager:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        with pytest.raises((TreatyError, TypeError)):
+            manager.save(1, wrong)
+        assert calls
+        assert not manager.preempted()
+        assert str(manager.save(2, run(2))) == "saved: the process is to end"
+        assert manager.preempted()
 
 
 def test_a_handler_that_came_later_keeps_ours_below_it_which_then_only_passes_on(

@@ -6,13 +6,13 @@ from treaty.runtime._storage.paths import AnyPath
 from treaty.runtime.formats.table import reading
 from treaty.schema import ir
 from treaty.schema.dims import Dim, Int
-from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
+from treaty.schema.dtypes import BY_NAME
 from treaty.schema.outline import OpaqueLeaf, Outline, OutlineLeaf, OutlineNode, counted, is_counted
 
 if TYPE_CHECKING:
     from treaty.runtime._restore.source import Source
 
-_SCALARS: Final = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str", bytes: "bytes"}
+_SCALARS: Final = (bool, int, float, complex, str, bytes)
 
 
 def outline_of_checkpoint(path: AnyPath) -> Outline:
@@ -34,7 +34,7 @@ def _outline(value: Any, shown: str, is_exact: bool) -> Outline:
     if value is None:
         return None
     if type(value) in _SCALARS:
-        return OutlineLeaf(ir.Scalar(_SCALARS[type(value)]))
+        return OutlineLeaf(ir.Scalar(type(value).__name__))
     if isinstance(value, np.generic) and str(value.dtype) in BY_NAME:
         return OutlineLeaf(ir.NumpyScalar(str(value.dtype)))
     if is_stored_array(value) and str(value.dtype) in BY_NAME:
@@ -43,7 +43,9 @@ def _outline(value: Any, shown: str, is_exact: bool) -> Outline:
 
 
 def _node(value: dict[str, Any], shown: str, is_exact: bool) -> Outline:
-    if value.keys() == {"impl", "data"} and value["impl"] in KEY_IMPLS:
+    from treaty.runtime._trees import is_stored_key
+
+    if is_stored_key(value):
         return OutlineLeaf(ir.Key(_dims(value["data"].shape[:-1])))
     children = {key: _outline(child, f"{shown}[{key!r}]", is_exact) for key, child in counted(value).items()}
     is_list = is_counted(children)

@@ -2,14 +2,18 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from fractions import Fraction
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from attrs import frozen
 
 from treaty.runtime._lazy import HostArray
-from treaty.runtime._same import BLOCK, in_step, same_bits, same_value
+from treaty.runtime._same import BLOCK, has_numbers, in_step, same_bits, same_value, wide
 from treaty.runtime._trees import flatten, is_stored_array, shown
+
+_Distance: TypeAlias = tuple[int, float, float]  # how many elements differ, and how far they are apart at most
+_SAME: Final = (0, 0.0, 0.0)
 
 
 @frozen
@@ -36,7 +40,7 @@ def compare(
     atol: float = 0.0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Difference]:
-    """All leaves that differ by more than `atol + rtol * abs(right)`, or in shape, dtype or kind.
+    """All leaves that differ by more than `atol + rtol * abs(right)`, both finite, or in shape, dtype or kind.
 
     `advance` is told how many bytes of the left one are looked at, leaf by leaf.
     """
@@ -73,7 +77,8 @@ def _leaves(path: tuple[str, ...], one: Any, other: Any, rtol: float, atol: floa
     if not is_stored_array(one):
         if type(one) is not type(other):
             return Difference(path, "kind", *ends)
-        return None if same_value(one, other) or _close(one, other, rtol, atol) else _values(path, ends, one, other)
+        count, max_abs, max_rel = _value_distance(one, other, rtol, atol)
+        return Difference(path, "values", *ends, count, max_abs, max_rel) if count else None
     if tuple(one.shape) != tuple(other.shape):
         return Difference(path, "shape", *ends)
     count, max_abs, max_rel = _distance(one, other, rtol, atol)
@@ -82,49 +87,66 @@ def _leaves(path: tuple[str, ...], one: Any, other: Any, rtol: float, atol: floa
     return Difference(path, "values", *ends, count, max_abs, max_rel) if count else None
 
 
-def _values(path: tuple[str, ...], ends: tuple[str, str], one: Any, other: Any) -> Difference:
-    if isinstance(one, (int, float, complex, np.generic)):
-        far, rel = _apart(np.asarray([one]), np.asarray([other]))
-        return Difference(path, "values", *ends, 1, float(far[0]), float(rel[0]))
-    return Difference(path, "values", *ends, 1, math.inf, math.inf)
+def _value_distance(one: Any, other: Any, rtol: float, atol: float) -> _Distance:
+    """Of two Python values of one type."""
+    if isinstance(one, int):
+        return _int_distance(one, other, rtol, atol)
+    if isinstance(one, (float, complex)):
+        return _distance(np.asarray([one]), np.asarray([other]), rtol, atol)
+    return _SAME if same_value(one, other) else (1, math.inf, math.inf)
 
 
-def _close(one: Any, other: Any, rtol: float, atol: float) -> bool:
-    if type(one) not in (int, float, complex) and not isinstance(one, np.generic):
-        return False
-    far, _ = _apart(np.asarray([one]), np.asarray([other]))
-    return bool(far[0] <= atol + rtol * abs(other))
+def _int_distance(one: int, other: int, rtol: float, atol: float) -> _Distance:
+    """Exact: Python's integers have more digits than a float, and more than it has room for."""
+    far = abs(one - other)
+    if not far:
+        return _SAME
+    is_close = far <= Fraction(atol) + Fraction(rtol) * abs(other)
+    try:
+        max_abs = float(far)
+    except OverflowError:
+        max_abs = math.inf
+    return int(not is_close), max_abs, far / max(abs(one), abs(other))
 
 
-def _distance(one: Any, other: Any, rtol: float, atol: float) -> tuple[int, float, float]:
+def _distance(one: Any, other: Any, rtol: float, atol: float) -> _Distance:
     """How many elements differ by more than allowed, and the largest differences of all."""
-    if _is_text(one.dtype) or _is_text(other.dtype):
-        unequal = sum(int((left != right).sum()) for left, right in in_step(one, other))
-        return unequal, math.inf if unequal else 0.0, math.inf if unequal else 0.0
+    have_distances = has_numbers(one.dtype) and has_numbers(other.dtype)
     count, max_abs, max_rel = 0, 0.0, 0.0
     for left, right in in_step(one, other):
         if left.dtype == right.dtype and same_bits(left, right):
             continue
         for start in range(0, left.size, BLOCK):
             a, b = left[start : start + BLOCK], right[start : start + BLOCK]
-            far, relative = _apart(a, b)
-            allowed = atol + rtol * np.abs(_wide(b)) if rtol or atol else 0.0
-            with np.errstate(invalid="ignore"):
-                count += int(np.count_nonzero(~(far <= allowed)))
+            if not have_distances:
+                differ = _unequal(a, b)
+                far = relative = np.where(differ, np.inf, 0.0)
+            else:
+                far, relative = _apart(a, b)
+                differ = far > 0
+                if rtol or atol:
+                    with np.errstate(all="ignore"):
+                        differ &= ~(far <= atol + rtol * np.abs(wide(b))) | np.isinf(far)  # which no tolerance reaches
+            count += int(np.count_nonzero(differ))
             max_abs, max_rel = max(max_abs, float(far.max())), max(max_rel, float(relative.max()))
     return count, max_abs, max_rel
 
 
-def _is_text(dtype: "np.dtype[Any]") -> bool:
-    """Whether elements have no distance: text, bytes, dates."""
-    return dtype.kind in "SUMm" or (dtype.kind == "V" and dtype.type is np.void)
+def _unequal(one: HostArray, other: HostArray) -> HostArray:
+    """Which elements differ that have no distance: text, dates, bytes. NaT equals NaT."""
+    if one.dtype == other.dtype:
+        left, right = (np.ascontiguousarray(array).view(np.uint8).reshape(array.size, -1) for array in (one, other))
+        return np.asarray((left != right).any(axis=1))
+    if "V" in (one.dtype.kind, other.dtype.kind):
+        return np.ones(one.shape, bool)  # numpy compares bytes with nothing else
+    return np.asarray((one != other) & ((one == one) | (other == other)))
 
 
 def _apart(one: HostArray, other: HostArray) -> tuple[HostArray, HostArray]:
     """Absolute and relative distances, in float64."""
     far = _far(one, other)
     with np.errstate(all="ignore"):
-        scale = np.maximum(np.abs(_wide(one)).astype(np.float64), np.abs(_wide(other)).astype(np.float64))
+        scale = np.maximum(np.abs(wide(one)), np.abs(wide(other)))
         relative = np.where(far == 0, 0.0, far / scale)
     return far, np.where(np.isnan(relative), np.inf, relative)
 
@@ -134,16 +156,11 @@ def _far(one: HostArray, other: HostArray) -> HostArray:
         larger, smaller = np.maximum(one, other), np.minimum(one, other)
         exact: HostArray = (larger.astype(np.uint64) - smaller.astype(np.uint64)).astype(np.float64)
         return exact  # float64 has too few digits to subtract in
-    a, b = _wide(one), _wide(other)
+    a, b = wide(one), wide(other)
     with np.errstate(all="ignore"):
-        far = np.abs(a - b).astype(np.float64)
+        far = np.abs(a - b)
     same = (a == b) | ((a != a) & (b != b))  # infinities, and NaN with NaN
     return np.where(same, 0.0, np.where(np.isnan(far), np.inf, far))
-
-
-def _wide(array: HostArray) -> HostArray:
-    """Numbers of any dtype as float64 or complex128, which hold all of 32 bits and below exactly."""
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def nbytes_of(tree: Mapping[str, Any]) -> int:

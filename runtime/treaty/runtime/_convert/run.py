@@ -4,6 +4,7 @@ Each step is converted as every checkpoint is: compared with its source, and the
 that whoever takes over what a killed conversion left goes on from it; what is there already is not written again.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,9 +74,9 @@ def convert_run(
         base: str | None = None
         for number, step in enumerate(run.steps, 1):
             go_on()
-            is_there = StepName(0, step.number) in notes
+            note = notes.get(StepName(0, step.number))
             path = steps.path_of(StepName(0, step.number))
-            if is_there and _is_whole(path):
+            if note is not None and note.get("time") == step.time and _is_whole(path):
                 done.there.append(step.number)
             else:
                 title = f"step {step.number} ({number} of {len(run.steps)})"
@@ -89,7 +90,7 @@ def convert_run(
                         sizes=sizes,
                         from_format=name,
                         to_format=DEFAULT,
-                        replace=is_there,
+                        replace=note is not None,
                         progress=progress,
                         of_run=of_run,
                     )
@@ -150,7 +151,7 @@ def _require_same_run(
     notes: Mapping[StepName, Mapping[str, Any] | None], run: StoredRun, name: str, steps: LocalSteps
 ) -> None:
     """Nothing is there but what an earlier conversion of this run wrote: a step of another would come between."""
-    ours = {StepName(0, step.number): _noted(step, name) for step in run.steps}
+    ours = {StepName(0, step.number): step for step in run.steps}
     for one, note in notes.items():
         path = steps.path_of(one)
         if note is None:
@@ -159,8 +160,17 @@ def _require_same_run(
             raise InvalidArgumentError(
                 f"expected a new directory, or one of converted steps, got step {one}, saved by other means, at {path}"
             )
-        if one in ours and {key: note.get(key) for key in ours[one]} != ours[one]:
+        expected = _noted(ours[one], name) if one in ours else {}
+        if {key for key, value in expected.items() if note.get(key) != value} - _uncertain(ours.get(one)):
             raise InvalidArgumentError(f"expected step {one} of this run, got that of another at {path}")
+
+
+def _uncertain(step: StoredStep | None) -> set[str]:
+    """What a run that was copied says otherwise: where Orbax did not note the time of a step, it is that of its folder.
+
+    A step with another time may be of another run with the same metrics: it is written again.
+    """
+    return {"time"} if step is not None and os.stat(step.path).st_mtime == step.time else set()
 
 
 def _is_whole(path: str) -> bool:

@@ -1,6 +1,5 @@
 """Defaults of fields as state dicts: what fills in for a field that a checkpoint's schema did not have."""
 
-import ast
 from importlib import import_module
 from typing import Any, assert_never
 
@@ -11,6 +10,7 @@ from treaty.runtime._state.arrays import is_key, write_key
 from treaty.runtime._state.state_dict import to_state_dict
 from treaty.schema import SchemaError, ir
 from treaty.schema._classes import class_kind, default_value
+from treaty.schema._default_texts import literal
 from treaty.schema.evolution.resolution import Fill
 
 
@@ -48,8 +48,8 @@ def _past(fill: Fill) -> Any:
     if isinstance(_inner(fill.type), ir.Enum) and ":" in text:
         return text.rpartition(".")[2]
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        return literal(text)
+    except ValueError:
         raise InvalidArgumentError(
             f"expected a default that can be made again, got {text} at {fill.field} of {fill.symbol}; "
             f"write a migration that gives the value"

@@ -15,7 +15,7 @@ from treaty.runtime._state.registry import Codec, codec_of_class
 from treaty.runtime._state.state_dict import to_state_dict
 from treaty.runtime.formats.table import FORMATS
 from treaty.schema import TreatyError
-from treaty.schema.evolution.lock import Lock
+from treaty.schema.evolution.lock import Lock, Moved, Orphaned, Revised
 
 
 @frozen
@@ -37,7 +37,7 @@ def checkpoints(folder: Path, module: str) -> list[Checkpoint]:
     found = []
     for golden in read_indexes(folder):
         symbol = symbol_of(golden, lock)
-        if golden.revision not in lock.lines[symbol].orphaned:
+        if symbol is not None and golden.revision not in lock.lines[symbol].orphaned:
             found += [checkpoint(golden, name, symbol) for name in golden.checkpoints]
     return found
 
@@ -70,7 +70,7 @@ def compare(expected: Mapping[str, str], got: Mapping[str, str]) -> list[str]:
 
 
 def replay(golden: Golden, cls: Any, symbol: str, present: int) -> tuple[Golden, list[str]]:
-    """Restore every checkpoint as the class is now: with what that gave, or what differs from what is known or from each other."""
+    """Returns the index with the result added, or the differences: from the recorded result, or between formats."""
     known = golden.restored.get(present)
     wrong: list[str] = []
     for format in golden.checkpoints:
@@ -112,12 +112,26 @@ def required_lock(module: str) -> Lock:
     return lock
 
 
-def symbol_of(golden: Golden, lock: Lock) -> str:
-    """What the class of golden checkpoints is called today."""
+def symbol_of(golden: Golden, lock: Lock) -> str | None:
+    """What the class of golden checkpoints is called today; None where the lock gives it up."""
     for symbol, line in lock.lines.items():
         if any(entry.chain == golden.chain for _, entry in line.revisions):
             return symbol
+    if _is_given_up(golden, lock):
+        return None
     raise InvalidArgumentError(
         f"{golden.folder}: expected a revision that {lock.module} has locked, got revision {golden.revision} of "
         f"{golden.symbol}, which its lock does not have; delete the folder if it was never released"
     )
+
+
+def _is_given_up(golden: Golden, lock: Lock) -> bool:
+    name = None
+    for entry in lock.log:
+        if isinstance(entry, Revised) and entry.chain == golden.chain:
+            name = entry.symbol
+        elif isinstance(entry, Moved) and name is not None:
+            name = entry.names.get(name, name)
+        elif isinstance(entry, Orphaned) and entry.number is None and entry.symbol == name:
+            return True
+    return False

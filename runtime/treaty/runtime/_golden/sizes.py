@@ -18,7 +18,7 @@ _TRIES: Final = 5000
 
 
 def small_sizes(schema: Schema) -> dict[str, int]:
-    """The sizes of dims that no owner ties and no label defines, by name: a name that several classes leave free is one."""
+    """Sizes of the free dims (not tied by the owner, not defined by a label), by name. Classes that use one free name share its size."""
     places = list(_places(schema, _DimPlace(schema.root_class, {}, None), ()))
     free = list(dict.fromkeys(name for place in places for name in place.free))
     sizes = {name: _LEAST + index % _DISTINCT for index, name in enumerate(free)}

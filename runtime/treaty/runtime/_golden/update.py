@@ -3,6 +3,7 @@
 import importlib
 from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from attrs import define, field, frozen
@@ -55,9 +56,10 @@ class Update:
     def run(self) -> list[GoldenOutcome]:
         module = importlib.import_module(self.module)
         lock = required_lock(self.module)
-        there: dict[str, list[Golden]] = {}
+        there: dict[str | None, list[Golden]] = {}
         for golden in read_indexes(self.checkpoints):
             there.setdefault(symbol_of(golden, lock), []).append(golden)
+        classes = {symbol: _declared(module, symbol) for symbol in lock.lines}
         outcomes = []
         for symbol, line in lock.lines.items():
             history = history_of(symbol)
@@ -66,7 +68,7 @@ class Update:
             if history.is_generic:
                 self.generic.append(name)
                 continue
-            codec = codec_of_class(attrgetter(name)(module))
+            codec = codec_of_class(classes[symbol])
             number = present_revision(codec)
             if number is None:
                 outcomes.append(GoldenOutcome(name, wrong=[unlocked(codec)]))
@@ -139,3 +141,14 @@ class Update:
             raise InvalidArgumentError(f"expected a test that treaty golden wrote, got another at {path}; move it")
         write_pieces(path, [text.encode()])
         self.written.append(path)
+
+
+def _declared(module: ModuleType, symbol: str) -> Any:
+    name = symbol.partition(":")[2]
+    try:
+        return attrgetter(name)(module)
+    except AttributeError:
+        raise InvalidArgumentError(
+            f"{name}: expected a declaration of what is locked, got none in {module.__name__}; "
+            f"run: treaty lock {module.__name__}, which asks what became of it"
+        ) from None

@@ -34,7 +34,7 @@ def missing_formats(golden: Golden) -> list[str]:
 
 
 def write_missing(golden: Golden, revision: Revision, cls: Any, symbol: str, present: int) -> tuple[Golden, list[str]]:
-    """With the formats that it was not in, once they restore as they must; else what is wrong, and nothing is written."""
+    """Adds the missing formats if each restores correctly. Otherwise returns the problems and writes nothing."""
     with _beside(golden.folder) as scratch:
         tree = _state(golden, revision)
         new, without = _write(scratch, tree, revision, missing_formats(golden))

@@ -3,11 +3,13 @@
 import inspect
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from itertools import count
 from numbers import Number
 from types import MemberDescriptorType
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 from attrs import frozen
 from jax.tree_util import Partial, PyTreeDef, tree_flatten_with_path
 
@@ -61,20 +63,20 @@ class FormNode(dict[str, "Form"]):
         self._spread = spread
 
     @property
-    def has_all(self) -> bool:
+    def lists_all_items(self) -> bool:
         """Whether it is a list, a tuple or a dict, which has an item for all that there is."""
         return type(self.owner) in _CONTAINERS
 
     def declares(self, key: str) -> bool:
         """Whether what is under a key would be an item of this node, or of a list that is spread in it."""
-        return self.has_all or any(text.item(key) is not None for text in self._spread)
+        return self.lists_all_items or any(text.item(key) is not None for text in self._spread)
 
     def attribute(self, key: str) -> "StaticValue | Absent":
         """What a module has beside its children, if it is a value that can be stored. No property is run."""
         value = inspect.getattr_static(self.owner, key, None)
         if isinstance(value, MemberDescriptorType):
             value = getattr(self.owner, key, None)
-        return StaticValue(value, f"{self.shown}.{key}") if isinstance(value, PLAIN) else ABSENT
+        return StaticValue(value, f"{self.shown}.{key}") if _can_be_static(value) else ABSENT
 
 
 class Absent:
@@ -125,8 +127,13 @@ class _FormWalk:
             return LeafSlot(next(self._leaves), shown)
         if node is None:
             return None
-        if isinstance(node, self._boxes):
-            return self._unboxed(node, structure, shown)
+        if self._only and isinstance(node, self._variables) and not isinstance(node, self._only):
+            for _ in range(structure.num_leaves):
+                next(self._leaves)
+            return ABSENT
+        if isinstance(node, self._boxes) and len(structure.children()) == 1:
+            ((_, _, value),) = _children(node, structure)
+            return self.form(value, structure.children()[0], shown)
         fields = self._fields_of(type(node))
         made = FormNode(shown, node, tuple(key_text(one.key) for one in fields.values() if one.spread))
         for (key, step, child), below in zip(_children(node, structure), structure.children(), strict=True):
@@ -159,14 +166,12 @@ class _FormWalk:
                 )
             made[key] = one
 
-    def _unboxed(self, node: Any, structure: PyTreeDef, shown: str) -> Form | Absent:
-        below = structure.children()
-        if self._only and isinstance(node, self._variables) and not isinstance(node, self._only):
-            for _ in range(structure.num_leaves):
-                next(self._leaves)
-            return ABSENT
-        children = [child for _, _, child in _children(node, structure)]
-        return self.form(children[0], below[0], shown) if len(children) == 1 else None
+
+def _can_be_static(value: object) -> bool:
+    """Whether a static field may hold it; None of a module is nothing."""
+    if isinstance(value, tuple):
+        return all(map(_can_be_static, value))
+    return isinstance(value, (*PLAIN, np.generic, Enum))
 
 
 def _children(node: Any, structure: PyTreeDef) -> Iterable[_Child]:

@@ -97,7 +97,7 @@ def variables() -> Kinds:
 
 
 def boxes() -> Kinds:
-    """What holds one value and metadata of it: the value stands where the box stands."""
+    """What may hold one value and metadata of it: the value then stands where the box stands."""
     return (*variables(), *_named("flax.core.meta", "AxisMetadata"))
 
 

@@ -11,6 +11,7 @@ from jax.tree_util import PyTreeDef
 from treaty.runtime._errors import Mismatch, StateMismatchError
 from treaty.runtime._live.forms import Absent, Form, FormNode, form_of, place, slots
 from treaty.runtime._live.frameworks import Kinds, has_variables, hidden, hides_arrays, kinds_of
+from treaty.runtime._live.memo import Memo
 from treaty.runtime._live.numbers import NUMBERS, as_array
 from treaty.runtime._live.pairing import pairs
 from treaty.runtime._live.report import flatten, live_mismatch
@@ -39,14 +40,15 @@ def from_live(cls: type[_T], tree: object, *, only: type | tuple[type, ...] = ()
     kinds = kinds_of(only)
     leaves, structure, again = flatten(tree)
     key = (codec, structure, kinds, tuple(again.items()))
-    known = _known(key)
+    known = _recipes.get(key)
     made = None if known is None else known.build(leaves)
     if made is None:
         try:
             made, learned = _build(codec, tree, leaves, structure, kinds, again)
         except _LiveMisfit as misfit:
             raise misfit.told(tree, kinds) from None
-        _learn(key, learned)
+        if learned is not None:
+            _recipes.keep(key, learned)
     obj: _T = made
     return obj
 
@@ -83,26 +85,7 @@ class _Recipe:
         return jax.tree.unflatten(self.structure, made)
 
 
-_recipes: dict[Any, _Recipe] = {}
-_MOST: Final = 64  # recipes that are kept
-
-
-def _known(key: Any) -> _Recipe | None:
-    try:
-        return _recipes.get(key)
-    except (TypeError, ValueError):  # metadata without a hash, or without clear equality
-        return None
-
-
-def _learn(key: Any, recipe: _Recipe | None) -> None:
-    if recipe is None:
-        return
-    if len(_recipes) >= _MOST:
-        _recipes.clear()
-    try:
-        _recipes[key] = recipe
-    except (TypeError, ValueError):
-        return
+_recipes: Final = Memo[_Recipe]()
 
 
 def _build(

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._live.forms import Absent, Form, FormNode, LeafSlot, StaticValue, form_of, slots
+from treaty.runtime._live.forms import PLAIN, Absent, Form, FormNode, LeafSlot, StaticValue, form_of, slots
 from treaty.runtime._live.frameworks import hidden, modules, rebuilt
 from treaty.runtime._live.report import flatten
 from treaty.runtime._state.arrays import is_key
@@ -29,7 +29,6 @@ from treaty.schema.outline import (
     is_counted,
 )
 
-_SCALARS: Final = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str", bytes: "bytes"}
 _NNX_HIDDEN: Final = "JAX does not look into a module that is declared with pytree=False: return nnx.state(module)"
 
 
@@ -75,8 +74,8 @@ def outline_leaf(value: Any) -> OutlineLeaf | OpaqueLeaf | None:
         return OutlineLeaf(ir.Array("int32", ()), python="int")
     if type(value) is float:
         return OutlineLeaf(ir.Scalar("float"), python="float")
-    if type(value) in _SCALARS:
-        return OutlineLeaf(ir.Scalar(_SCALARS[type(value)]))
+    if type(value) in PLAIN:
+        return OutlineLeaf(ir.Scalar(type(value).__name__))
     if isinstance(value, enum.Enum) and can_be_imported(symbol_of(type(value)), type(value)):
         return OutlineLeaf(ir.Enum(symbol_of(type(value)), tuple(type(value).__members__)))
     if isinstance(value, hidden()):

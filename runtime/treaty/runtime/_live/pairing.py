@@ -9,6 +9,7 @@ from jax.tree_util import PyTreeDef
 from treaty.runtime._errors import Path
 from treaty.runtime._live.forms import ABSENT, Absent, Form, FormNode, LeafSlot, StaticValue, form_of
 from treaty.runtime._live.frameworks import Kinds
+from treaty.runtime._live.memo import Memo
 
 _Part: TypeAlias = Form | Absent
 
@@ -43,30 +44,25 @@ class LeafPairs:
     shown: list[str] = field(factory=list)
     static: list[StaticPair] = field(factory=list)
     unpaired: list[Unpaired] = field(factory=list)
-    has_values: bool = False  # whether values that are no leaves had a part in it, on either side
+    has_static_values: bool = False  # on either side: then the structures alone do not decide
 
     sources: list[int] | None = None  # for each live leaf that of the instance; None unless each has one
 
     def is_whole(self, obj_leaves: int) -> bool:
         """Whether the leaves of the live tree are all that an instance needs."""
-        return not self.has_values and not self.unpaired and len(self.of_obj) == obj_leaves
+        return not self.has_static_values and not self.unpaired and len(self.of_obj) == obj_leaves
 
 
-_kept: dict[Any, LeafPairs] = {}
-_MOST: Final = 64
+_kept: Final = Memo[LeafPairs]()
 
 
 def pairs(obj: object, obj_structure: PyTreeDef, live: object, structure: PyTreeDef, only: Kinds = ()) -> LeafPairs:
     """The pairs of two trees, whose structures these are.
 
     They are kept where the structures alone decide: two structures are equal whose static values are 0.0 and -0.0.
-    A structure whose metadata has no hash, or no clear equality, is not kept either.
     """
-    key: Any = (obj_structure, structure, only)
-    try:
-        known = _kept.get(key)
-    except (TypeError, ValueError):
-        key = known = None
+    key = (obj_structure, structure, only)
+    known = _kept.get(key)
     if known is not None:
         return known
     found = LeafPairs()
@@ -74,15 +70,13 @@ def pairs(obj: object, obj_structure: PyTreeDef, live: object, structure: PyTree
     if not found.static and not found.unpaired and len(found.of_live) == structure.num_leaves:
         by_live = dict(zip(found.of_live, found.of_obj, strict=True))
         found.sources = [by_live[index] for index in range(structure.num_leaves)]
-    if key is not None and not found.has_values and not found.unpaired:
-        if len(_kept) >= _MOST:
-            _kept.clear()
-        _kept[key] = found
+    if not found.has_static_values and not found.unpaired:
+        _kept.keep(key, found)
     return found
 
 
 def _pair(obj: _Part, live: _Part, path: Path, shown: str, found: LeafPairs) -> None:
-    found.has_values |= isinstance(obj, StaticValue) or isinstance(live, StaticValue)
+    found.has_static_values |= isinstance(obj, StaticValue) or isinstance(live, StaticValue)
     if isinstance(obj, StaticValue):
         opened = obj.opened() if isinstance(live, FormNode) else None
         if opened is not None:
@@ -109,7 +103,7 @@ def _pair_children(obj: FormNode, live: FormNode, path: Path, found: LeafPairs) 
         if isinstance(other, Absent):
             other = live.attribute(key)
         at = (*path, _step(key, live))
-        if isinstance(one, StaticValue) and obj.has_all and isinstance(other, Absent):
+        if isinstance(one, StaticValue) and obj.lists_all_items and isinstance(other, Absent):
             found.unpaired.append(Unpaired(at, live.shown, one, None))
         else:
             _pair(one, other, at, _shown(other, live.shown), found)

@@ -44,10 +44,18 @@ class StateFill:
             self._use(form, path)
             return _leaf(type, self.leaves[form.index])
         if isinstance(form, StaticValue):
-            return _leaf(type, form.value)
+            return self._static(type, form, path)
         if form is None:
             return None
         return self._node(type, form, path)
+
+    def _static(self, type: ir.Type, form: StaticValue, path: Path) -> Any:
+        """A static value; of a tuple all items, so that one too many is told."""
+        opened = form.opened() if isinstance(type, (ir.Sequence, ir.Tuple)) else None
+        if opened is None:
+            return _leaf(type, form.value)
+        parts = ir.parts(self.schema, type, opened) or {}
+        return {key: self._type(parts.get(key, ir.Untyped()), one, (*path, int(key))) for key, one in opened.items()}
 
     def _node(self, type: ir.Type, form: FormNode | Absent, path: Path) -> Any:
         """A node, or what stands for a node without leaves in a tree that does not have it."""

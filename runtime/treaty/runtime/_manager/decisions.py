@@ -39,22 +39,17 @@ class Cadence:
     share: float | None
     _since: float
     _cost: float | None = None  # of the last save, for who calls
-    _lasted: float = 0.0  # seconds of it, with what was done in the background
+    _lasted: float = 0.0  # seconds of one that has ended, with what was done in the background
+    _under_way: float | None = None  # when the one began that has not ended
 
     @property
     def asks_the_clock(self) -> bool:
         return self.every_s is not None or self.share is not None
 
-    @property
-    def is_always(self) -> bool:
-        return self.every is None and not self.asks_the_clock
-
     def by_number(self, step: int) -> Decision:
         """What the number of a step alone decides."""
-        if self.is_always:
-            return Decision(True, "every step is saved")
         if self.every is None:
-            return Decision(False, "it is not time yet")
+            return Decision(not self.asks_the_clock, "every step is saved")
         if step % self.every == 0:
             return Decision(True, f"step {step} is a multiple of every={self.every}")
         return Decision(False, f"step {step} is no multiple of every={self.every}")
@@ -65,6 +60,8 @@ class Cadence:
             what = f"{passed:.1f} s since the last save, every_s={self.every_s:g}"
             return Decision(passed >= self.every_s, what)
         assert self.share is not None
+        if self._under_way is not None:
+            return Decision(False, "the save before it has not ended")
         if self._cost is None:
             return Decision(True, "the first save, to know what it costs")
         wanted = max(self._cost / self.share, self._lasted)
@@ -72,14 +69,19 @@ class Cadence:
             passed >= wanted, f"{passed:.1f} s since the last save, {wanted:.1f} s for {self.share:.3g} of the time"
         )
 
+    def begins(self, began: float) -> None:
+        self._under_way = began
+
     def saved(self, cost: float) -> None:
         """A save has begun, and the caller waited for so many seconds."""
         self._since = time.monotonic()
         self._cost = cost
 
-    def lasted(self, seconds: float) -> None:
-        """The save has ended, after so many seconds."""
+    def ended(self, began: float, seconds: float) -> None:
+        """The save that began then took so long. Its thread may say so when the next one has begun."""
         self._lasted = seconds
+        if self._under_way == began:
+            self._under_way = None
 
 
 def cadence(every: object, every_s: object) -> Cadence:

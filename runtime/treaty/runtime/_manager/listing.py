@@ -2,63 +2,22 @@
 
 import errno
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from attrs import frozen
 
-from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError
-from treaty.runtime._manager.retention import NONE, Candidate, Rules, reasons
+from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError, StorageError
+from treaty.runtime._manager.retention import NONE, Candidate, Order, Rules, present, ranked, reasons
+from treaty.runtime._manager.steps import Steps
 from treaty.runtime.formats.directory.manifest import parse_contents, step_of
 from treaty.runtime.formats.directory.steps import StepName
 from treaty.runtime.formats.shared.json_values import as_float
 
 _TEXTS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # which JSON has no words for
 _DAMAGED: Final = "damaged, and left for you to look at"
+_UNREAD: Final = "cannot be read, and left as it is"
 _BY_HAND: Final = "not saved by a manager"
-
-
-class Steps(Protocol):
-    """Where steps lie: a directory of this machine, or a prefix of an object store."""
-
-    where: str
-
-    def check_place(self) -> None:
-        """That this is, or may become, a directory of steps."""
-
-    def take(self) -> None:
-        """Become the one that writes, and remove what dead ones have left."""
-
-    def hold(self) -> None:
-        """Go on being the one that writes; called often."""
-
-    def give_back(self) -> None: ...
-
-    def begin(self, name: StepName) -> None:
-        """Called before a step is written."""
-
-    def names(self) -> list[StepName]:
-        """Of all steps, the newest first, committed or not."""
-
-    def path_of(self, name: StepName) -> str: ...
-    def is_committed(self, name: StepName) -> bool: ...
-    def manifest(self, name: StepName) -> bytes | None: ...
-
-    def mark(self, name: StepName) -> object:
-        """What a manifest is known by without reading it; None where it has to be read."""
-
-    def protected(self, name: StepName) -> str: ...
-    def pins(self) -> set[StepName]: ...
-    def pin(self, name: StepName) -> None: ...
-    def unpin(self, name: StepName) -> None: ...
-    def write_rules(self, data: Any) -> None: ...
-    def rules(self) -> Any: ...
-
-    def remove(self, name: StepName) -> None:
-        """What fails is on the log: the others shall go all the same, or the disk would be full some day."""
-
-    def clean(self, is_written: Callable[[StepName], bool]) -> None:
-        """Delete what killed saves and removals have left; not what is being written, which is asked step by step."""
 
 
 @frozen
@@ -69,6 +28,7 @@ class StepNote:
     time: float | None  # when its save began, in seconds of the clock on the wall
     metrics: Mapping[str, float]
     protected: str = ""  # why it is not for a manager to delete, if it is not
+    left: str = ""  # why no rule is asked of it: it stands in nobody's way, and is nobody's newest
 
 
 @frozen
@@ -89,7 +49,7 @@ class StepVerdict:
 
 
 class Listing:
-    """Reads manifests once each: a manifest is replaced by another file, and never changed."""
+    """Reads manifests once each: a manifest is replaced by another one, and never changed."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -98,6 +58,13 @@ class Listing:
     def committed(self) -> Iterator[StepName]:
         """From the newest on. Looked at one by one, so that who wants the newest need not wait for all."""
         return (name for name in self._steps.names() if self._steps.is_committed(name))
+
+    def name_of(self, step: int) -> StepName:
+        """Of several with a number, before and after a rollback, the newest."""
+        found = next((name for name in self.committed() if name.step == step), None)
+        if found is None:
+            raise no_step(self._steps.where, step)
+        return found
 
     def note(self, name: StepName) -> StepNote | None:
         """None where it is not committed any more."""
@@ -110,7 +77,7 @@ class Listing:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            return StepNote(None, None, {}, _DAMAGED)  # of the disk itself; the others can do without it
+            return StepNote(None, None, {}, left=_DAMAGED)  # of the disk itself; the others can do without it
         if content is None:
             self._known.pop(name, None)
             return None
@@ -118,21 +85,48 @@ class Listing:
         self._known[name] = mark, found
         return found
 
+    def metrics(self, step: int) -> dict[str, float]:
+        name = self.name_of(step)
+        note = self.note(name)
+        if note is None:
+            raise no_step(self._steps.where, step)
+        if note.left:
+            raise CorruptCheckpointError(
+                f"expected the metrics of step {step}, got a damaged manifest at {self._steps.path_of(name)}"
+            )
+        return dict(note.metrics)
+
+    def best(self, metric: str, order: Order) -> int | None:
+        notes = [(name, note) for name in self.committed() if (note := self.note(name)) is not None]
+        steps = present([Candidate(name, note.metrics) for name, note in notes])
+        return next((one.name.step for one in ranked(steps, metric, order)), None)
+
     def verdicts(self, rules: Rules) -> list[tuple[StepName, StepVerdict]]:
         """All committed steps, the oldest first."""
-        notes = {name: note for name in list(self.committed()) if (note := self.note(name)) is not None}
+        notes = {name: note for name in self._steps.names() if (note := self._note_or_why(name)) is not None}
         self._known = {name: known for name, known in list(self._known.items()) if name in notes}
         pins = self._steps.pins()
         whole = [
             Candidate(name, note.metrics, name in pins, note.protected or self._steps.protected(name))
             for name, note in notes.items()
-            if note.protected != _DAMAGED  # it stands in nobody's way, and is nobody's newest
+            if not note.left
         ]
         why = {name: ", ".join(said) for name, said in reasons(whole, rules).items()}
         return [
-            (name, _verdict(name, self._steps.path_of(name), note, why.get(name, _DAMAGED)))
+            (name, _verdict(name, self._steps.path_of(name), note, note.left or why[name]))
             for name, note in sorted(notes.items())
         ]
+
+    def _note_or_why(self, name: StepName) -> StepNote | None:
+        """One that cannot be read keeps no other from being deleted."""
+        try:
+            return self.note(name)
+        except (CorruptCheckpointError, StorageError):
+            return StepNote(None, None, {}, left=_UNREAD)
+
+
+def no_step(where: str, step: int) -> MissingCheckpointError:
+    return MissingCheckpointError(f"expected step {step}, got none that was committed in {where}")
 
 
 def metrics_of(given: Mapping[str, Any] | None) -> dict[str, float]:
@@ -151,7 +145,7 @@ def as_data(metrics: Mapping[str, float]) -> dict[str, float | str]:
 def _read(content: bytes, where: str) -> StepNote:
     said = step_of(content)
     if said is None:
-        return StepNote(None, None, {}, _DAMAGED)
+        return StepNote(None, None, {}, left=_DAMAGED)
     metrics = said.get("metrics")
     numbers = {
         name: _TEXTS[value] if isinstance(value, str) and value in _TEXTS else value

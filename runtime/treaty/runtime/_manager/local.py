@@ -10,15 +10,16 @@ from typing import Any, Final
 from treaty.runtime._checkpoint.remove import delete_aside, name_before, set_aside
 from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError, storing
 from treaty.runtime._manager.lock import DirectoryLock
+from treaty.runtime._manager.steps import Steps
 from treaty.runtime._process.watching import log
 from treaty.runtime._storage.directories import make_directory, sync_directory
 from treaty.runtime._storage.files import write_pieces
 from treaty.runtime._storage.overtaken import mark
+from treaty.runtime._storage.paths import exists
 from treaty.runtime._storage.workspace import locked_directory
 from treaty.runtime.formats.directory.manifest import DATA, NAME
 from treaty.runtime.formats.directory.places import is_abandoned, place_of
-from treaty.runtime.formats.directory.steps import HOME, StepName, is_committed, names_at, path_of, step_name
-from treaty.runtime.formats.ownership import others_shown, strangers
+from treaty.runtime.formats.directory.steps import HOME, StepName, is_committed, step_name
 from treaty.runtime.formats.table import FORMATS
 from treaty.schema import TreatyError
 
@@ -26,13 +27,13 @@ _PINS: Final = "pins"
 _RULES: Final = "rules.json"
 
 
-class LocalSteps:
-    """What a manager does with a local directory. Names are of steps, committed or not."""
+class LocalSteps(Steps):
+    """What a manager does with a local directory."""
 
     def __init__(self, path: str) -> None:
-        self.where = path.rstrip("/") or path
-        self.path = os.path.realpath(path)  # once and for all: a link may be turned meanwhile
-        self._lock: DirectoryLock | None = None
+        super().__init__(
+            path.rstrip("/") or path, os.path.realpath(path)
+        )  # once and for all: a link may be turned meanwhile
 
     def check_place(self) -> None:
         if os.path.isfile(os.path.join(self.path, NAME)):
@@ -43,35 +44,8 @@ class LocalSteps:
                 f"expected a directory of steps, got one of Orbax at {self.where}; convert it, and take that: treaty convert {self.where} NEW --all-steps"
             )
 
-    def take(self) -> None:
-        """Become the one that writes, and remove what dead ones have left."""
-        self._lock = DirectoryLock(Path(self.path), self.where)
-        try:
-            self.clean(lambda _: False)
-        except OSError as error:  # which is no reason not to go on
-            log.warning("%s could not be tidied up: %s", self.where, error)
-        except BaseException:
-            self.give_back()
-            raise
-
-    def hold(self) -> None:
-        """Nothing has to be done for the system to keep the lock."""
-
-    def give_back(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
-
-    def begin(self, name: StepName) -> None:
-        """Before a step is written: that this is still the place which was locked."""
-        assert self._lock is not None
-        self._lock.check()
-
-    def names(self) -> list[StepName]:
-        return names_at(self.path)
-
-    def path_of(self, name: StepName) -> str:
-        return path_of(self.path, name)
+    def _locked(self) -> DirectoryLock:
+        return DirectoryLock(Path(self.path), self.where)
 
     def is_committed(self, name: StepName) -> bool:
         return is_committed(self.path, name)
@@ -80,11 +54,11 @@ class LocalSteps:
         return place_of(self.path_of(name)).manifest()
 
     def mark(self, name: StepName) -> object:
-        """What a manifest is known by: another one is another file."""
-        return mark(os.path.join(self.path_of(name), NAME))
+        place = os.path.join(self.path_of(name), NAME)
+        with storing("read", place):
+            return mark(place)
 
     def protected(self, name: StepName) -> str:
-        """Why a step is not to be deleted, if it is not; its files are looked at when it is."""
         return "a link" if os.path.islink(self.path_of(name)) else ""
 
     def pins(self) -> set[StepName]:
@@ -124,11 +98,7 @@ class LocalSteps:
         place = Path(self.path_of(name))
         try:
             with storing("remove", str(place)):
-                others = strangers(place)
-                if others:
-                    log.warning("step %s of %s is not deleted: it holds %s", name, self.where, others_shown(others))
-                    return
-                aside = set_aside(place, str(place), lambda: not os.path.exists(self._pin(name)))
+                aside = set_aside(place, str(place), lambda: not exists(self._pin(name)))
                 if aside is not None:
                     delete_aside(aside)
                     log.info("step %s of %s is deleted", name, self.where)

@@ -1,28 +1,21 @@
 """`CheckpointManager`: a directory of steps, and the one that writes to it."""
 
-import errno
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from threading import Lock
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
-from treaty.runtime._checkpoint.restore import restore
 from treaty.runtime._checkpoint.save import checked_compression, save_later
-from treaty.runtime._errors import (
-    CorruptCheckpointError,
-    IncompleteCheckpointError,
-    InvalidArgumentError,
-    MissingCheckpointError,
-    StorageError,
-)
+from treaty.runtime._errors import InvalidArgumentError, StorageError
 from treaty.runtime._manager.decisions import Decision, cadence, checked_step, require_alike
 from treaty.runtime._manager.listing import Listing, StepVerdict, as_data, metrics_of
-from treaty.runtime._manager.places import steps_at
-from treaty.runtime._manager.preemption import SignalWatch, signals_of
-from treaty.runtime._manager.retention import Candidate, Order, ranked, rules_of
+from treaty.runtime._manager.open_steps import steps_at
+from treaty.runtime._manager.preemption import Preemption, signals_of
+from treaty.runtime._manager.restoring import Restoring
+from treaty.runtime._manager.retention import Order, rules_of
+from treaty.runtime._manager.tidying import Tidying
 from treaty.runtime._process.background import SaveHandle
 from treaty.runtime._process.council import council
 from treaty.runtime._process.uninterrupted import Latch
@@ -35,7 +28,6 @@ from treaty.runtime.formats.table import DEFAULT, FORMATS
 from treaty.schema import TreatyError
 
 _T = TypeVar("_T")
-_SKIPPED: Final = (IncompleteCheckpointError, CorruptCheckpointError)
 
 
 class CheckpointManager(Generic[_T]):
@@ -77,21 +69,19 @@ class CheckpointManager(Generic[_T]):
         self._steps = steps_at(directory)
         self._listing = Listing(self._steps)
         self._council = council(timeout)
-        self._tidying = Lock()
-        self._handle: SaveHandle | None = None  # of the save whose end nobody has been told of
+        self._tidying = Tidying(self._steps, self._listing, self._rules, self._council)
+        self._restoring = Restoring(self._steps, self._listing, self._council, cls)
+        self._handle: SaveHandle | None = None  # the last save, until its result was reported to the caller
         self._tidied: Latch | None = None  # set when all that follows the last save is done
-        self._writing: StepName | None = None
         self._last: StepName | None = None  # what this manager has restored or saved last
-        self._is_preempted = False
-        self._has_saved_for_it = False
+        self._before: StepName | None = None  # what that was before the last save, which may fail
         given = {"every": every, "every_s": every_s, **self._rules.as_data(), "on_preemption": signals}
         require_alike(self._council, {**given, "compress": compress, "read_only": read_only})
-        self._signals = SignalWatch(signals) if signals else None
+        self._preemption = Preemption(signals, self._council)
         try:
             self._council.agreed(self._open)
         except BaseException:
-            if self._signals is not None:
-                self._signals.close()
+            self._give_back()
             raise
 
     def __enter__(self) -> Self:
@@ -118,26 +108,26 @@ class CheckpointManager(Generic[_T]):
         self._require_writer()
         number, values = checked_step(step), metrics_of(metrics)
         by_number = self._cadence.by_number(number)
-        if not (force or by_number or self._cadence.asks_the_clock or self._signals):
-            if self._council.index == 0:
-                self._steps.hold()
+        self._preemption.save_is_called()
+        if not (force or by_number or self._cadence.asks_the_clock or self._preemption.is_watched):
             if not self._council.is_shared:  # else not all would know yet
                 self._raise_failure(wait=False)
             return by_number
         started = time.perf_counter()
+        self._preemption.pass_on()
         found = self._council.agreed(partial(self._decided, number, by_number, force))
-        self._is_preempted = self._is_preempted or found["preempted"]
         if found["failed"]:
             self._raise_failure(wait=True)
             raise TreatyError(found["failed"])
         if found["name"] is None:
+            self._preemption.save_is_done(found["preempted"])
             return Decision(False, found["reason"])
-        self._has_saved_for_it = self._is_preempted
         note = {"step": number, "time": time.time(), "metrics": as_data(values)}
         # What is the same as in the newest step is linked to it.
         writing = Writing(metadata=metadata or {}, step=note, base=found["base"], compress=self._compress)
         self._begin(StepName(*found["name"]), state, writing)
         self._cadence.saved(time.perf_counter() - started)
+        self._preemption.save_is_done(found["preempted"])
         return Decision(True, found["reason"])
 
     def restore(self, step: int | None = None, **options: Unpack[RestoreOptions]) -> _T:
@@ -148,12 +138,13 @@ class CheckpointManager(Generic[_T]):
         self._require_own_process()
         if self._dims is not None:
             options.setdefault("dims", self._dims)
-        if step is not None:
-            name = self._name_of(checked_step(step))
-            found: _T = restore(self._steps.path_of(name), self._cls, **options)
-            self._last = name
-            return found
-        return self._newest_whole(options)
+        if step is None:
+            name, found = self._restoring.newest_whole(options)
+        else:
+            name, found = self._restoring.given(checked_step(step), options)
+        self._last = name
+        state: _T = found
+        return state
 
     @property
     def restored_step(self) -> int | None:
@@ -170,11 +161,7 @@ class CheckpointManager(Generic[_T]):
 
     def metrics(self, step: int) -> dict[str, float]:
         """What was saved with a step."""
-        name = self._name_of(checked_step(step))
-        note = self._listing.note(name)
-        if note is None:
-            raise MissingCheckpointError(f"expected step {step}, got none in {self._steps.where}")
-        return dict(note.metrics)
+        return self._listing.metrics(checked_step(step))
 
     def best_step(self, metric: str, order: Order | None = None) -> int | None:
         """The step with the lowest ("min") or highest ("max") value; without `order` as `keep_best` says. NaN is never best."""
@@ -185,20 +172,16 @@ class CheckpointManager(Generic[_T]):
             )
         if order not in (None, "min", "max"):
             raise InvalidArgumentError(f'expected order="min" or "max", got {order!r}')
-        found: dict[int, Candidate] = {}
-        for name in self._listing.committed():
-            if (note := self._listing.note(name)) is not None:
-                found.setdefault(name.step, Candidate(name, note.metrics))
-        return next((one.name.step for one in ranked(found.values(), metric, order or known[0])), None)
+        return self._listing.best(metric, order or known[0])
 
     def pin(self, step: int) -> None:
         """Keep a step whatever the rules say. A reader may do so, too."""
-        name = self._name_of(checked_step(step))
+        name = self._listing.name_of(checked_step(step))
         if self._council.index == 0:
             self._steps.pin(name)
 
     def unpin(self, step: int) -> None:
-        name = self._name_of(checked_step(step))
+        name = self._listing.name_of(checked_step(step))
         if self._council.index == 0:
             self._steps.unpin(name)
 
@@ -207,21 +190,19 @@ class CheckpointManager(Generic[_T]):
         return [verdict for _, verdict in self._listing.verdicts(self._rules)]
 
     def preempted(self) -> bool:
-        """Whether one of the signals of `on_preemption` came, to this process or to another of the program."""
-        if self._signals is None:
+        """Whether one of the signals of `on_preemption` came, to this process or to another of the program, and `save` has saved
+        for it; if `save` was not called since this was asked last, that one came is enough."""
+        if not self._preemption.is_watched:
             raise InvalidArgumentError("expected a manager with on_preemption=True, got one that notices no signals")
         self._require_own_process()
-        self._tell_signal()
-        if not self._is_preempted:
-            self._is_preempted = bool(self._council.agreed(self._is_noticed))
-        return self._is_preempted
+        return self._preemption.asked()
 
     def wait(self) -> None:
         """Until the last save is committed and what is not kept is deleted; raises what made it fail."""
         self._require_own_process()
-        self._raise_failure(wait=True)
         if self._tidied is not None:
             self._tidied.wait()
+        self._raise_failure(wait=True)
 
     def close(self) -> None:
         """Wait, and give back the lock and the signals. Closing again does nothing."""
@@ -231,24 +212,28 @@ class CheckpointManager(Generic[_T]):
             self.wait()
         finally:
             self._is_open = False
-            if self._signals is not None:
-                self._signals.close()
-            if not self._read_only and self._council.index == 0:
-                self._steps.give_back()
+            self._give_back()
 
     def _open(self) -> None:
         """On process 0, which has the lock for all."""
         self._steps.check_place()
-        if not self._read_only:
-            self._steps.take()
+        if self._read_only:
+            return
+        self._steps.take()
+        try:
             self._steps.write_rules(self._rules.as_data())
+        except StorageError as error:
+            log.warning("the rules of %s are not noted for treaty steps --plan: %s", self._steps.where, error)
+
+    def _give_back(self) -> None:
+        self._preemption.close()
+        self._steps.give_back()
 
     def _decided(self, step: int, by_number: Decision, force: bool) -> dict[str, Any]:
         """On process 0: whether a step is saved, why, and under which name."""
-        self._steps.hold()
-        self._tell_signal()
-        answer: dict[str, Any] = {"preempted": self._is_noticed(), "failed": "", "name": None}
-        decision = self._decision(by_number, force, answer["preempted"])
+        is_noticed = self._preemption.is_noticed()
+        answer: dict[str, Any] = {"preempted": is_noticed, "failed": "", "name": None}
+        decision = self._decision(by_number, force, self._preemption.wants_save(is_noticed))
         if decision or (self._handle is not None and self._handle.done()):
             answer["failed"] = self._failure()
         answer["reason"] = decision.reason
@@ -258,14 +243,14 @@ class CheckpointManager(Generic[_T]):
         if self._last is not None and newest == self._last and newest.step == step and not force:
             return {**answer, "reason": f"step {step} is there already"}
         name = _next_name(step, newest, self._last)
-        self._writing = name  # before it can be seen: what is being written is not cleaned away
+        self._tidying.writing = name  # before it can be seen: what is being written is not cleaned away
         self._steps.begin(name)
         return {**answer, "name": list(name), "base": None if newest is None else self._steps.path_of(newest)}
 
-    def _decision(self, by_number: Decision, force: bool, preempted: bool) -> Decision:
+    def _decision(self, by_number: Decision, force: bool, is_to_end: bool) -> Decision:
         if force:
             return Decision(True, "force=True")
-        if preempted and not self._has_saved_for_it:
+        if is_to_end:
             return Decision(True, "the process is to end")
         if by_number or not self._cadence.asks_the_clock:
             return by_number
@@ -276,83 +261,24 @@ class CheckpointManager(Generic[_T]):
 
     def _begin(self, name: StepName, state: _T, writing: Writing) -> None:
         tidied, began = Latch(), time.perf_counter()
-        chapter = self._council.turn_over()
-        writing = writing._replace(then=partial(self._after, name, tidied, began, chapter))
-        self._handle = save_later(FORMATS[DEFAULT], self._steps.path_of(name), state, self._cls, writing, self._timeout)
+        writing = writing._replace(then=partial(self._after, began, self._council.turn_over(), tidied))
+        place = self._steps.path_of(name)
+        self._cadence.begins(began)
+        try:
+            self._handle = save_later(FORMATS[DEFAULT], place, state, self._cls, writing, self._timeout)
+        except BaseException:
+            self._cadence.ended(began, 0.0)
+            raise
         self._tidied = tidied
-        self._last = name
+        self._before, self._last = self._last, name
 
-    def _after(self, name: StepName, tidied: Latch, began: float, chapter: int) -> None:
-        """In the thread of a save that has ended: on process 0, delete what is not kept."""
-        try:
-            self._cadence.lasted(time.perf_counter() - began)
-            if self._council.index == 0:
-                with self._tidying:
-                    if self._steps.is_committed(name):
-                        self._council.forget(chapter)
-                        self._delete_what_goes()
-        except Exception as error:  # the step is saved, and the next save tries again
-            log.warning("%s could not be tidied up: %s", self._steps.where, error)
-        finally:
+    def _after(self, began: float, group: int, tidied: Latch, error: BaseException | None) -> None:
+        """In the thread of a save that has ended."""
+        self._cadence.ended(began, time.perf_counter() - began)
+        if error is None and self._council.index == 0:
+            self._tidying.after(group, tidied)
+        else:
             tidied.set()
-
-    def _delete_what_goes(self) -> None:
-        for name, verdict in self._listing.verdicts(self._rules):
-            if not verdict.kept and name != self._writing:
-                self._steps.remove(name)
-        self._steps.clean(lambda name: name == self._writing)
-
-    def _newest_whole(self, options: RestoreOptions) -> _T:
-        skipped: dict[StepName, str] = {}
-        while (name := self._newest_besides(skipped)) is not None:
-            state, problem, error = self._tried(name, options)
-            problems = self._council.problems(problem)
-            if error is not None:
-                raise error
-            if not problems:
-                self._last = name
-                newest: _T = state
-                return newest
-            told = "; ".join(problems[peer] for peer in sorted(problems))
-            skipped[name] = f"step {name}: {told}"
-            log.warning("step %s of %s is skipped: %s", name, self._steps.where, told)
-        if skipped:
-            raise CorruptCheckpointError(
-                "\n".join([f"expected a whole step in {self._steps.where}, got:", *skipped.values()])
-            )
-        raise MissingCheckpointError(f"expected a step, got none that was committed in {self._steps.where}")
-
-    def _newest_besides(self, skipped: Collection[StepName]) -> StepName | None:
-        """Looked up for each try: meanwhile a writer may have deleted what was tried, and saved another."""
-        found = self._council.agreed(
-            lambda: next((list(name) for name in self._listing.committed() if name not in skipped), None)
-        )
-        return None if found is None else StepName(*found)
-
-    def _tried(self, name: StepName, options: RestoreOptions) -> tuple[Any, str | None, BaseException | None]:
-        """A state, or why this step is no good for this process, and the error where no other step would be better."""
-        try:
-            return restore(self._steps.path_of(name), self._cls, **options), None, None
-        except _SKIPPED as error:
-            return None, str(error), None
-        except StorageError as error:
-            return None, str(error), None if error.errno == errno.EIO else error
-        except BaseException as error:
-            return None, f"{type(error).__name__}: {error}", error
-
-    def _name_of(self, step: int) -> StepName:
-        found = next((name for name in self._listing.committed() if name.step == step), None)
-        if found is None:
-            raise MissingCheckpointError(f"expected step {step}, got none that was committed in {self._steps.where}")
-        return found
-
-    def _tell_signal(self) -> None:
-        if self._signals is not None and self._signals.noticed is not None and self._council.index != 0:
-            self._council.notify()
-
-    def _is_noticed(self) -> bool:
-        mine = self._signals is not None and self._signals.noticed is not None
-        return mine or (self._signals is not None and self._council.is_noticed())
 
     def _failure(self) -> str:
         """What made the last save fail, in words; waits for its end."""
@@ -365,8 +291,10 @@ class CheckpointManager(Generic[_T]):
         """The error of the last save, once."""
         handle = self._handle
         if handle is not None and (wait or handle.done()):
-            handle.failure()  # waits, and may be interrupted: then it is not told yet
+            error = handle.failure()  # waits, and may be interrupted: then it is not told yet
             self._handle = None
+            if error is not None:
+                self._last = self._before
             handle.result()
 
     def _require_writer(self) -> None:

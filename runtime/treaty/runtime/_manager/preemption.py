@@ -1,4 +1,8 @@
-"""Signals by which a machine says that it will be taken away: noted at any moment, and chained to who listened before."""
+"""Signals by which a machine says that it will be taken away, and what they mean for a loop that saves.
+
+A signal is noted at any moment, and who listened before hears of it, too. What came to one process all hear of by the next call
+that they make together.
+"""
 
 import os
 import signal
@@ -10,8 +14,62 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from treaty.runtime._errors import InvalidArgumentError
+from treaty.runtime._process.council import Council
 
 _Handler = Any  # of the signal module: a function, or one of its constants
+
+
+class Preemption:
+    """Which of the calls of `save` and `preempted` acts on a signal; alike on all processes, but for the watch."""
+
+    def __init__(self, signals: Iterable[int], council: Council) -> None:
+        numbers = tuple(signals)
+        self._watch = SignalWatch(numbers) if numbers else None
+        self._council = council
+        self._is_passed_on = False  # to process 0, by another one
+        self._is_told = False  # the program has been told
+        self._has_saved = False
+        self._was_save_called = False  # since the program asked last
+
+    @property
+    def is_watched(self) -> bool:
+        return self._watch is not None
+
+    def pass_on(self) -> None:
+        """On every process, before process 0 decides."""
+        if self._council.index != 0 and self._is_mine() and not self._is_passed_on:
+            self._council.notify()
+            self._is_passed_on = True
+
+    def is_noticed(self) -> bool:
+        """On process 0: whether a signal came to any of them."""
+        return self._is_mine() or (self.is_watched and self._council.is_noticed())
+
+    def wants_save(self, is_noticed: bool) -> bool:
+        return is_noticed and not self._has_saved
+
+    def save_is_called(self) -> None:
+        self._was_save_called = True
+
+    def save_is_done(self, is_noticed: bool) -> None:
+        """The call of `save` knew whether a signal had come, and saved for it, or need not."""
+        if is_noticed:
+            self._is_told = self._has_saved = True
+
+    def asked(self) -> bool:
+        """A program that calls `save` before it asks is told when `save` has saved, and ends its loop; one that only asks, at once."""
+        was_save_called, self._was_save_called = self._was_save_called, False
+        if not self._is_told and not was_save_called:
+            self.pass_on()
+            self._is_told = bool(self._council.agreed(self.is_noticed))
+        return self._is_told
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
+    def _is_mine(self) -> bool:
+        return self._watch is not None and self._watch.noticed is not None
 
 
 class SignalWatch:

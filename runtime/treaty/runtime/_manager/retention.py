@@ -78,7 +78,7 @@ def reasons(steps: Sequence[Candidate], rules: Rules) -> dict[StepName, list[str
         for said in found.values():
             said.append("no rule")
         return found
-    for name, why in _kept(list(_present(steps)), rules):
+    for name, why in _kept(list(present(steps)), rules):
         found[name].append(why)
     return found
 
@@ -90,7 +90,7 @@ def ranked(steps: Iterable[Candidate], metric: str, order: Order) -> list[Candid
     return sorted(having, key=lambda one: one.metrics[metric], reverse=order == "max")
 
 
-def _present(steps: Sequence[Candidate]) -> Iterator[Candidate]:
+def present(steps: Iterable[Candidate]) -> Iterator[Candidate]:
     """Of several of one number, which a rollback leaves, the newest; from the newest on."""
     seen: set[int] = set()
     for one in steps:

@@ -12,9 +12,12 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeAlias
 
 from treaty.runtime._process.uninterrupted import Latch, uninterrupted
 from treaty.schema import TreatyError
+
+Then: TypeAlias = Callable[[BaseException | None], None]  # with what made the save fail
 
 _last: "SaveHandle | None" = None
 _under_way: "set[SaveHandle]" = set()
@@ -25,9 +28,7 @@ _lock = threading.RLock()  # for the order of saves; again by a signal handler, 
 class SaveHandle:
     """A save under way. A failure that nobody asks for is told on standard error when the interpreter exits."""
 
-    def __init__(
-        self, where: str, work: Callable[[], None] | None = None, then: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, where: str, work: Callable[[], None] | None = None, then: "Then | None" = None) -> None:
         self.where = where
         self._work = work
         self._then = then  # what this thread does when the save has ended, and nobody waits for it
@@ -68,7 +69,7 @@ class SaveHandle:
         finally:
             self._end()
         if self._then is not None:
-            self._then()
+            self._then(self._error)
 
     def _end(self) -> None:
         _under_way.discard(self)
@@ -89,7 +90,7 @@ def wait_for_earlier() -> None:
 
 
 @uninterrupted
-def begin(where: str, work: Callable[[], None], then: Callable[[], None] | None = None) -> SaveHandle:
+def begin(where: str, work: Callable[[], None], then: Then | None = None) -> SaveHandle:
     """Start a save, after the last one that another thread may have started meanwhile."""
     global _last
     handle = SaveHandle(where, work, then)

@@ -6,6 +6,7 @@ A program has one session with it for as long as its client lives; one that exit
 import atexit
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final
@@ -85,6 +86,14 @@ def _leave() -> None:
         found.has_left = True
         with suppress(jax.errors.JaxRuntimeError):
             found.client.key_value_set(f"{LEFT}/{jax.process_index()}", "", allow_overwrite=True)
+
+
+def asked(function: Callable[..., Any], *args: Any) -> Any:
+    """What the client answers, or an error of ours."""
+    try:
+        return function(*args)
+    except jax.errors.JaxRuntimeError as error:
+        raise TreatyError(f"expected an answer of JAX's coordinator, got {error}"[:2000]) from error
 
 
 def look(client: Any, key: str) -> Any:

@@ -2,16 +2,16 @@
 
 As in `team`, all talk through the store of JAX's distributed runtime, and nothing runs on devices. Every process makes its
 calls in the same order, so that their numbers name the same question. The keys lie under `treaty/council/<number of the
-council>/<chapter>/<number of the question>`; a chapter is deleted when it is known that all have read it.
+council>/<group>/<number of the question>`; a group is deleted when it is known that all have read it.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from treaty.runtime._process.coordinator import Patience, has_left, look, member
+from treaty.runtime._process.coordinator import Patience, asked, has_left, look, member
 from treaty.runtime._process.team import PATIENCE
 from treaty.schema import TreatyError
 
@@ -19,55 +19,36 @@ _numbers = count()
 _BETWEEN_LOOKS: Final = 20  # looks for an answer, between two whether the other has gone
 
 
-class Council(Protocol):
-    """The processes that ask together."""
+class Council:
+    """The processes that ask together; this is the one of a program that has no other."""
 
-    index: int
-    is_shared: bool  # whether there are others
+    index = 0
+    is_shared = False  # whether there are others
 
     def agreed(self, decide: Callable[[], Any]) -> Any:
         """What process 0 decides, as JSON; what it raises, all raise."""
+        return decide()
 
-    def problems(self, mine: str | None) -> Mapping[int, str]:
-        """What each process says went wrong; the same on all."""
+    def problems(self, mine: Any) -> Mapping[int, Any]:
+        """What each process says went wrong, as JSON; the same on all."""
+        return {} if mine is None else {0: mine}
 
     def notify(self) -> None:
         """Let process 0 know that this one has noticed something, once and for all."""
 
     def is_noticed(self) -> bool:
         """On process 0: whether another one has."""
-
-    def turn_over(self) -> int:
-        """Begin a new chapter; the number of the one that ends."""
-
-    def forget(self, chapter: int) -> None:
-        """On process 0, when all are known to have come to the end of a chapter."""
-
-
-class OneProcess:
-    index = 0
-    is_shared = False
-
-    def agreed(self, decide: Callable[[], Any]) -> Any:
-        return decide()
-
-    def problems(self, mine: str | None) -> Mapping[int, str]:
-        return {} if mine is None else {0: mine}
-
-    def notify(self) -> None:
-        pass
-
-    def is_noticed(self) -> bool:
         return False
 
     def turn_over(self) -> int:
+        """Start a new group of keys. Returns the old group's number, for `forget` once every process has read it."""
         return 0
 
-    def forget(self, chapter: int) -> None:
-        pass
+    def forget(self, group: int) -> None:
+        """On process 0, when all are known to have read a group, and those before it."""
 
 
-class SeveralProcesses:
+class SeveralProcesses(Council):
     is_shared = True
 
     def __init__(self, timeout: float) -> None:
@@ -78,7 +59,7 @@ class SeveralProcesses:
         self._timeout = timeout
         self._client = member()
         self._prefix = f"treaty/council/{next(_numbers)}"
-        self._chapter = 0
+        self._group = 0
         self._turn = 0
         self._forgotten = 0
 
@@ -97,48 +78,48 @@ class SeveralProcesses:
             raise TreatyError(found["error"])
         return found["answer"]
 
-    def problems(self, mine: str | None) -> Mapping[int, str]:
+    def problems(self, mine: Any) -> Mapping[int, Any]:
         key = self._next()
         if self.index != 0:
             self._set(f"{key}/{self.index}", {"problem": mine})
             found = self._wait(f"{key}/all", 0)
         else:
             said = {peer: self._wait(f"{key}/{peer}", peer)["problem"] for peer in range(1, self._count)}
-            found = {peer: text for peer, text in {0: mine, **said}.items() if text is not None}
+            found = {peer: problem for peer, problem in {0: mine, **said}.items() if problem is not None}
             self._set(f"{key}/all", found)
-        return {int(peer): text for peer, text in found.items()}
+        return {int(peer): problem for peer, problem in found.items()}
 
     def notify(self) -> None:
         key = f"{self._prefix}/noticed/{self.index}"
-        _asked(partial(self._client.key_value_set, key, "", allow_overwrite=True))
+        asked(partial(self._client.key_value_set, key, "", allow_overwrite=True))
 
     def is_noticed(self) -> bool:
-        return bool(_asked(self._client.key_value_dir_get, f"{self._prefix}/noticed/"))
+        return bool(asked(self._client.key_value_dir_get, f"{self._prefix}/noticed/"))
 
     def turn_over(self) -> int:
-        ended = self._chapter
-        self._chapter += 1
+        ended = self._group
+        self._group += 1
         return ended
 
-    def forget(self, chapter: int) -> None:
-        for old in range(self._forgotten, chapter + 1):
-            _asked(self._client.key_value_delete, f"{self._prefix}/{old}/")
-        self._forgotten = max(self._forgotten, chapter + 1)
+    def forget(self, group: int) -> None:
+        for old in range(self._forgotten, group + 1):
+            asked(self._client.key_value_delete, f"{self._prefix}/{old}/")
+        self._forgotten = max(self._forgotten, group + 1)
 
     def _next(self) -> str:
         self._turn += 1
-        return f"{self._prefix}/{self._chapter}/{self._turn}"
+        return f"{self._prefix}/{self._group}/{self._turn}"
 
     def _set(self, key: str, value: Any) -> None:
-        _asked(self._client.key_value_set, key, json.dumps(value))
+        asked(self._client.key_value_set, key, json.dumps(value))
 
     def _wait(self, key: str, peer: int) -> Any:
         patience = Patience(self._timeout)
         for number in count(1):
-            text = _asked(look, self._client, key)
+            text = asked(look, self._client, key)
             if text is not None:
                 return json.loads(text)
-            if number % _BETWEEN_LOOKS == 0 and _asked(has_left, self._client, peer):
+            if number % _BETWEEN_LOOKS == 0 and asked(has_left, self._client, peer):
                 raise TreatyError(
                     f"expected process {peer} to make the same calls of the manager, got none: it has exited"
                 )
@@ -152,13 +133,4 @@ def council(timeout: float | None = None) -> Council:
     """Of all processes of this program; each must make it, in the same order."""
     import jax
 
-    return SeveralProcesses(PATIENCE if timeout is None else timeout) if jax.process_count() > 1 else OneProcess()
-
-
-def _asked(function: Callable[..., Any], *args: Any) -> Any:
-    from jax.errors import JaxRuntimeError
-
-    try:
-        return function(*args)
-    except JaxRuntimeError as error:
-        raise TreatyError(f"expected an answer of JAX's coordinator, got {error}") from error
+    return SeveralProcesses(PATIENCE if timeout is None else timeout) if jax.process_count() > 1 else Council()

@@ -12,11 +12,11 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, Self
 
 import jax
 
-from treaty.runtime._process.coordinator import LEFT, Patience, look, take_turn
+from treaty.runtime._process.coordinator import LEFT, Patience, asked, look, take_turn
 from treaty.runtime._process.uninterrupted import Stopped
 from treaty.schema import TreatyError
 
@@ -26,34 +26,42 @@ LAST_WORDS: Final = 10.0  # seconds for one that is leaving: it may still save a
 _BETWEEN_CHECKS: Final = 1.0  # seconds, while there is work to do
 
 
-class Team(Protocol):
-    """The processes of one save. Inside `with`, a failure of this process is told to the others."""
+class Team:
+    """The processes of one save; this is the one of a program that has no other. Inside `with`, a failure of this process is
+    told to the others."""
 
-    index: int
-    count: int
-    where: str  # what is saved; empty until that is known
+    index = 0
+    count = 1
+    where = ""  # what is saved; empty until that is known
 
-    def __enter__(self) -> "Team": ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.fail(error)
 
     def begin(self, opening: Mapping[str, Any]) -> None:
         """On process 0: let the others begin."""
 
     def collect(self) -> Mapping[int, Any]:
         """On process 0: what all others said when they were done; an error as soon as one of them failed."""
+        return {}
 
     def end(self) -> None:
         """On process 0: tell the others that the checkpoint is committed."""
 
     def opening(self, mine: list[str]) -> Any:
         """On the others: what process 0 began with. `mine` tells this save from others."""
+        raise AssertionError
 
     def done(self, answer: Mapping[str, Any]) -> None:
         """On the others: the own part is written."""
+        raise AssertionError
 
     def wait(self) -> None:
         """On the others: return when the checkpoint is committed."""
+        raise AssertionError
 
     def fail(self, error: BaseException) -> None:
         """Tell the others that this process failed, once."""
@@ -63,48 +71,10 @@ class Team(Protocol):
 
     def failure(self, message: str) -> TreatyError:
         """An error that all processes shall raise in these words."""
-
-
-class Alone:
-    index = 0
-    count = 1
-    where = ""
-
-    def __enter__(self) -> "Alone":
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        pass
-
-    def begin(self, opening: Mapping[str, Any]) -> None:
-        pass
-
-    def collect(self) -> Mapping[int, Any]:
-        return {}
-
-    def end(self) -> None:
-        pass
-
-    def opening(self, mine: list[str]) -> Any:
-        raise AssertionError
-
-    def done(self, answer: Mapping[str, Any]) -> None:
-        raise AssertionError
-
-    def wait(self) -> None:
-        raise AssertionError
-
-    def fail(self, error: BaseException) -> None:
-        pass
-
-    def check(self, *, now: bool = False) -> None:
-        pass
-
-    def failure(self, message: str) -> TreatyError:
         raise AssertionError
 
 
-class Together:
+class Together(Team):
     """One save. Every process makes its saves in the same order, so their numbers name the same save.
 
     The number is taken before anything can fail, and is never used twice.
@@ -118,18 +88,13 @@ class Together:
         self._session, self._turn = take_turn()
         self._client = self._session.client
         self._mine: list[str] = []
-        self._late: Mapping[str, Any] = {}  # for those who come when this save was given up for want of them
+        self._late: Mapping[
+            str, Any
+        ] = {}  # told to processes for which this save waited in vain: they come to another one
         self._is_told = False  # the others know how this process's part went
         self._words: str | None = None
         self._next_check = time.monotonic() + _BETWEEN_CHECKS
         self._tidy()
-
-    def __enter__(self) -> "Together":
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         if self._is_told:
@@ -285,17 +250,14 @@ class Together:
 
     def _call(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
-            return function(*args)
-        except jax.errors.JaxRuntimeError as error:
-            raise self._unheard(error) from error
-
-    def _unheard(self, error: BaseException) -> TreatyError:
-        return self.failure(f"expected an answer of JAX's coordinator, got {_text(error)}")
+            return asked(function, *args)
+        except TreatyError as error:
+            raise self.failure(str(error)) from error
 
 
 def team(timeout: float = PATIENCE) -> Team:
     """The processes of the next save; made before anything of it can fail. `timeout` is for waits, in seconds."""
-    return Together(timeout) if jax.process_count() > 1 else Alone()
+    return Together(timeout) if jax.process_count() > 1 else Team()
 
 
 def _named(peers: list[int]) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from treaty.runtime._lazy import HostArray
-from treaty.runtime._report.statistics import number, wide
-from treaty.runtime._same import BLOCK
+from treaty.runtime._report.statistics import number
+from treaty.runtime._same import BLOCK, wide
 
 
 class Change:
@@ -44,7 +44,7 @@ class Change:
         self._same += int(np.count_nonzero(~differ.reshape(-1, size).any(axis=1)))
 
     def as_data(self) -> dict[str, Any]:
-        """`relative` is the norm of the difference over that of what was there, both of what is finite twice."""
+        """`relative` is norm(after - before) / norm(before), over elements that are finite in both."""
         norm, apart = math.sqrt(self._before), math.sqrt(self._apart)
         found = {
             "relative": number(apart / norm if norm else math.inf if apart else 0.0),

@@ -10,9 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import asdict, frozen
+from attrs.filters import exclude
 
 from treaty.runtime._checkpoint.verify import verify
+from treaty.runtime._display.unseen import without_unseen
 from treaty.runtime._errors import InvalidArgumentError, MissingCheckpointError
 from treaty.runtime._manager.listing import as_data
 from treaty.runtime._manager.overview import Overview, noted, overview
@@ -67,7 +69,7 @@ def gather(paths: Sequence[AnyPath], verified: bool, max_bytes: int, progress: b
         head["verified"] = _verified(head["path"], progress) if verified else {"state": "no"}
         if head["verified"]["state"] == "damaged":
             data["problems"] = _lines([*data["problems"], head["verified"]["text"]])
-    return data
+    return {name: one if name == "tree" else _all_seen(one) for name, one in data.items()}  # steps are as in messages
 
 
 def _checkpoints(places: Sequence[str], max_bytes: int, progress: bool | None) -> Data:
@@ -107,14 +109,14 @@ def _compared(opened: list[Opened], max_bytes: int, progress: bool | None) -> Da
     pairs = [Pair(before.get(path), leaf) for path, leaf in new.leaves.items()]
     pairs += [Pair(leaf, None) for path, leaf in before.items() if path not in new.leaves]
     findings = read(pairs, max_bytes, progress)
-    paths = [pair.sides[-1].path for pair in pairs]
+    shown = [pair.sides[-1] for pair in pairs]
     problems = _lines(one.error for one in findings)
     data: Data = {
         "checkpoints": [_head(one) for one in opened],
         "leaves": [
             _pair(pair, found, new, is_compared=old is not None) for pair, found in zip(pairs, findings, strict=True)
         ],
-        "tree": tree_of(paths),
+        "tree": tree_of([leaf.path for leaf in shown], lambda number: shown[number].form),
         "budget": {
             "max_bytes": max_bytes,
             "all_bytes": sum(pair.nbytes for pair in pairs),
@@ -130,7 +132,7 @@ def _compared(opened: list[Opened], max_bytes: int, progress: bool | None) -> Da
 def _head(opened: Opened) -> Data:
     source, schema = opened.source, opened.source.schema
     is_known = schema is not None and schema.root != _MADE_UP
-    note = noted(source.where)
+    saved_as, note = noted(source.where) or (None, None)
     step = opened.leaves.get(("step",))
     return {
         "path": source.where,
@@ -138,7 +140,7 @@ def _head(opened: Opened) -> Data:
         "class": schema.root_class.symbol if schema is not None and is_known else None,
         "digest": schema.digest if schema is not None and is_known else source.digest,
         "revision": source.revisions.get(schema.root_class.symbol) if schema is not None else None,
-        "step": note.step if note is not None else _whole(step),
+        "step": _whole(step) if saved_as is None else number(saved_as),
         "time": None if note is None else _moment(note.time),
         "metrics": {} if note is None else as_data(note.metrics),
         "metadata": json.dumps(dict(source.metadata), indent=2, default=str) if source.metadata else None,
@@ -212,18 +214,20 @@ def _run_at(path: str) -> Overview | None:
 
 def _run(run: Overview) -> Data:
     steps = [
-        {
-            "step": one.step,
-            "name": one.path.rpartition("/")[2],
-            "nbytes": one.nbytes,
-            "time": _moment(one.time),
-            "metrics": as_data(one.metrics),
-            "kept": one.kept,
-            "why": one.why,
-        }
+        asdict(one, filter=exclude("path"))
+        | {"name": one.path.rpartition("/")[2], "time": _moment(one.time), "metrics": as_data(one.metrics)}
         for one in run.steps
     ]
     return {"where": run.where, "rules": run.rules.as_data(), "steps": steps}
+
+
+def _all_seen(value: Any) -> Any:
+    """Data whose texts, names among them, may be anybody's."""
+    if isinstance(value, str):
+        return without_unseen(value)
+    if isinstance(value, dict):
+        return {without_unseen(name): _all_seen(one) for name, one in value.items()}
+    return [_all_seen(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _moment(seconds: float | None) -> str | None:

@@ -6,12 +6,9 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from treaty.runtime._errors import show_keys
 from treaty.runtime._report.roles import role_below, role_of_leaf
-from treaty.runtime._restore.select import parse_path
-from treaty.runtime._trees import Path, is_stored_array
-from treaty.schema import Schema, TreatyError, ir
-from treaty.schema.dtypes import KEY_IMPLS
+from treaty.runtime._trees import Path, is_stored_array, is_stored_key
+from treaty.schema import Schema, ir
 
 _MOST_TEXT: Final = 200  # letters of a value that are shown
 
@@ -52,6 +49,11 @@ class ReportLeaf:
         return "array" if self.is_array else "empty" if self.value == {} else "value"
 
     @property
+    def form(self) -> str:
+        """What alike leaves have in common: all that is shown of their type."""
+        return f"{self.kind} {self.dtype or type(self.value).__name__} {self.shape} {self.dims}"
+
+    @property
     def shown(self) -> str:
         """A value in short; nothing of an array."""
         if self.kind != "value":
@@ -68,7 +70,7 @@ def leaves_of(schema: Schema | None, tree: Any) -> Iterator[ReportLeaf]:
         path, value, type, role = pending.pop()
         if not isinstance(value, dict) or not value:
             yield _leaf(path, value, type, role)
-        elif _is_key(value):
+        elif is_stored_key(value):
             yield _leaf(path, value["data"], type, "rng", value["impl"])
         else:
             parts = {} if schema is None or type is None else ir.parts(schema, type, value) or {}
@@ -77,26 +79,6 @@ def leaves_of(schema: Schema | None, tree: Any) -> Iterator[ReportLeaf]:
                 (at, child, part, role_below(schema, part, at[-1], len(at), role))
                 for at, child, part in reversed(below)
             ]
-
-
-def step_shown(key: str) -> str:
-    """A key as paths in messages have it: `.blocks`, `[3]`, `['a.b']`."""
-    return show_keys((key,))[1:]
-
-
-def can_be_asked_for(step: str, key: str) -> bool:
-    """Whether `at=` has a way to write a key; one with both kinds of quotes has none."""
-    try:
-        return parse_path(step.removeprefix(".")) == (key,)
-    except (TreatyError, SyntaxError, ValueError):
-        return False
-
-
-def _is_key(value: dict[str, Any]) -> bool:
-    """Random keys are stored as words, and the name of what they are words of."""
-    if value.keys() != {"impl", "data"} or type(value["impl"]) is not str:
-        return False
-    return KEY_IMPLS.get(value["impl"]) == (getattr(value["data"], "shape", None) or (None,))[-1]
 
 
 def _leaf(path: Path, value: Any, type: ir.Type | None, role: str | None, key_impl: str | None = None) -> ReportLeaf:

@@ -1,4 +1,4 @@
-"""One pass over the arrays of one or two checkpoints: what is in them, and what changed."""
+"""One pass over the arrays of one or two checkpoints, as far as a budget goes: what is in them, and what changed."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -9,13 +9,14 @@ from treaty.runtime._errors import CorruptCheckpointError, StorageError
 from treaty.runtime._lazy import HostArray, pieces_of
 from treaty.runtime._process.progress import progress_bar
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
-from treaty.runtime._report.budget import Cost, affordable
 from treaty.runtime._report.changes import Change
 from treaty.runtime._report.leaves import ReportLeaf
-from treaty.runtime._report.statistics import Statistics, has_numbers
-from treaty.runtime._same import in_step, same_bytes, same_value
+from treaty.runtime._report.roles import ROLES
+from treaty.runtime._report.statistics import Statistics
+from treaty.runtime._same import has_numbers, in_step, same_bytes
 
 FAULTS: Final = (CorruptCheckpointError, StorageError)
+MAX_BYTES: Final = 2**30  # that are read, if nobody says how many
 Advance = Callable[[int], None]
 
 
@@ -66,14 +67,23 @@ class Findings:
 @uninterrupted
 def read(pairs: list[Pair], max_bytes: int, progress: bool | None) -> list[Findings]:
     """In the order of the pairs; of arrays that there is no room for, what can be said without reading them."""
-    costs = ((number, Cost(pair.role, pair.nbytes)) for number, pair in enumerate(pairs) if pair.nbytes)
-    chosen = affordable(costs, max_bytes)
+    chosen = _affordable(pairs, max_bytes)
     total = sum(pairs[number].nbytes for number in chosen)
     with progress_bar("report", total, progress) as advance:
         return [
             _read(pair, advance) if number in chosen or not pair.nbytes else Findings(what=pair.structure())
             for number, pair in enumerate(pairs)
         ]
+
+
+def _affordable(pairs: list[Pair], max_bytes: int) -> set[int]:
+    """Params before what belongs to them, small arrays before large ones. Each is read whole: half a count would mislead."""
+    left, chosen = max_bytes, set()
+    for number, pair in sorted(enumerate(pairs), key=lambda one: (ROLES.index(one[1].role), one[1].nbytes)):
+        if 0 < pair.nbytes <= left:
+            left -= pair.nbytes
+            chosen.add(number)
+    return chosen
 
 
 def _read(pair: Pair, advance: Advance) -> Findings:
@@ -104,10 +114,7 @@ def _compare(pair: Pair, found: Findings, advance: Advance) -> None:
     before, after = pair.before, pair.after
     assert before is not None
     assert after is not None
-    if not after.is_array:
-        is_same = type(before.value) is type(after.value) and same_value(before.value, after.value)
-        found.what = "same" if is_same else "values"
-    elif not (_is_counted(before) and _is_counted(after)):
+    if not (_is_counted(before) and _is_counted(after)):
         found.what = "same" if same_bytes(before.value, after.value) else "values"
         advance(pair.nbytes)
     else:

@@ -1,8 +1,8 @@
 """`report`: a page about a checkpoint of any format, about two, or about a directory of steps."""
 
-from treaty.runtime._report.budget import DEFAULT
 from treaty.runtime._report.gather import gather
 from treaty.runtime._report.html_page import page
+from treaty.runtime._report.reading import MAX_BYTES
 from treaty.runtime._storage.paths import AnyPath
 
 
@@ -11,7 +11,7 @@ def report(
     newer: "AnyPath | None" = None,
     *,
     verify: bool = False,
-    max_bytes: int = DEFAULT,
+    max_bytes: int = MAX_BYTES,
     progress: bool | None = None,
 ) -> str:
     """One page of HTML about the checkpoint at `path`, which needs no other file and no network.

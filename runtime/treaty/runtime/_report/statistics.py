@@ -7,7 +7,7 @@ import numpy as np
 
 from treaty.runtime._lazy import HostArray
 from treaty.runtime._report.histogram import Histogram
-from treaty.runtime._same import BLOCK
+from treaty.runtime._same import BLOCK, wide
 
 _EXACT: Final = 2**53  # from here on float64, which is all that a browser has, leaves integers out
 
@@ -75,16 +75,6 @@ class Statistics:
             }
         histogram = self._histogram.as_data()
         return found if histogram is None else {**found, "histogram": histogram}
-
-
-def has_numbers(dtype: "np.dtype[Any]") -> bool:
-    """Whether there is anything to count: not in text, dates, or bytes without a meaning."""
-    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
-
-
-def wide(array: HostArray) -> HostArray:
-    """Numbers of any dtype as float64 or complex128."""
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
 
 
 def number(value: Any) -> Any:

@@ -1,29 +1,47 @@
-"""The tree of a page: nodes by key, each with how its key is written in a path."""
+"""The tree of a page: nodes by key, each with how its key is written in a path, and runs of alike ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from treaty.runtime._report.leaves import can_be_asked_for, step_shown
+from treaty.runtime._display.folding import branches, step_shown
+from treaty.runtime._restore.select import parse_path
 from treaty.runtime._trees import Path
+from treaty.schema import TreatyError
 
 
-def tree_of(paths: Sequence[Path]) -> dict[str, Any]:
-    """Nodes as `{"step": ".kernel", "leaf": 3}`, where 3 counts the paths, or with `"below"`. Of two checkpoints one may have both."""
-    root: dict[str, Any] = {"step": "", "below": []}
-    known: dict[Path, dict[str, Any]] = {(): root}
-    for number, path in enumerate(paths):
-        _node(path, known)["leaf"] = number
+def tree_of(paths: Sequence[Path], form: Callable[[int], str]) -> dict[str, Any]:
+    """Nodes as `{"step": ".kernel", "leaf": 3}`, where 3 counts the paths, or with `"below"`. Of two checkpoints one may have both.
+
+    A node with a `"run"`, such as `[0..47]`, has nothing but its items below it. Where a node has other children too, the run is
+    one of them, without a step of its own.
+    """
+    root: dict[str, Any] = {"step": ""}
+    pending = [(root, branches(paths, form))]
+    while pending:
+        node, branch = pending.pop()
+        if branch.leaf is not None:
+            node["leaf"] = branch.leaf
+        runs = list(branch.runs())
+        if runs:
+            node["below"] = []
+        for run in runs:
+            holder = node
+            if len(run) > 1:
+                if len(runs) > 1 or branch.leaf is not None or node is root:
+                    holder = {"step": "", "below": []}
+                    node["below"].append(holder)
+                holder["run"] = step_shown(run)
+            for key in run:
+                holder["below"].append(_node(key))
+                pending.append((holder["below"][-1], branch.below[key]))
     return root
 
 
-def _node(path: Path, known: dict[Path, dict[str, Any]]) -> dict[str, Any]:
-    found = known.get(path)
-    if found is not None:
-        return found
-    for depth in range(1, len(path) + 1):
-        at = path[:depth]
-        if at not in known:
-            step = step_shown(at[-1])
-            known[at] = {"step": step} if can_be_asked_for(step, at[-1]) else {"step": step, "unnamed": True}
-            known[at[:-1]].setdefault("below", []).append(known[at])
-    return known[path]
+def _node(key: str) -> dict[str, Any]:
+    """`"unnamed"` if `at=` has no way to write its key; one with both kinds of quotes has none."""
+    step = step_shown((key,))
+    try:
+        is_named = parse_path(step.removeprefix(".")) == (key,)
+    except (TreatyError, SyntaxError, ValueError):
+        is_named = False
+    return {"step": step} if is_named else {"step": step, "unnamed": True}

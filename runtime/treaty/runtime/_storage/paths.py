@@ -21,6 +21,15 @@ def is_stray(name: str) -> bool:
     return not name or name in _STRAYS or name.startswith(_STRAY_STARTS)
 
 
+def exists(path: AnyPath) -> bool:
+    """As os.path.exists, but an OSError where the system does not tell: what cannot be looked at is not missing."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def path_or_url(path: AnyPath) -> tuple[str, bool]:
     """A path as text, of a `file://` URL the path that it means, and whether it is a URL of another kind."""
     text = os.fsdecode(path)

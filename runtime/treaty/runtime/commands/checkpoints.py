@@ -1,6 +1,5 @@
 """Commands on one checkpoint: `treaty inspect`, `treaty verify` and `treaty remove`."""
 
-import gc
 import json
 import sys
 from collections.abc import Mapping
@@ -11,10 +10,11 @@ import click
 from treaty.runtime import Inspection
 from treaty.runtime import inspect as inspect_checkpoint
 from treaty.runtime._checkpoint.inspect import inspect_step
+from treaty.runtime._display.folding import Path
 from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._process.collector import collector_paused
 from treaty.runtime.commands.arguments import CHECKPOINT, complete_step
 from treaty.runtime.commands.contents import as_data, as_text
-from treaty.runtime.commands.folding import Path
 from treaty.runtime.commands.output import FOUND, NOT_THERE, exit_code, hint, reporting, say, size_shown, tell
 from treaty.runtime.formats.shared.outcomes import ListedLeaf
 from treaty.schema import TreatyError
@@ -42,8 +42,7 @@ def inspect(path: str, at: str | None, depth: int | None, step: int | None, show
     """
     if show_all and depth is not None:
         raise click.UsageError("--depth sums up what --all shows: give one of them")
-    gc.disable()  # thousands of new objects, of which all stay: the collector would look at them again and again
-    try:
+    with collector_paused():
         found = inspect_checkpoint(path) if step is None else inspect_step(path, step)
         root, leaves = _part(found, at)
         values, damage = _values(found)
@@ -51,8 +50,6 @@ def inspect(path: str, at: str | None, depth: int | None, step: int | None, show
             say(json.dumps(as_data(found, values, leaves, root), indent=2))
         else:
             say("\n".join(as_text(found, values, leaves, root, depth, show_all)))
-    finally:
-        gc.enable()
     if damage is not None:
         raise damage
 

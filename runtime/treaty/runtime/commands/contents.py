@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any, Final
 
 from treaty.runtime import Inspection
-from treaty.runtime.commands.folding import Path, Row, each, folded
+from treaty.runtime._display.folding import Path, Row, each, folded
 from treaty.runtime.commands.output import size_shown
-from treaty.runtime.commands.tables import fit_line, table
+from treaty.runtime.commands.tables import ends, fit_line, table
 from treaty.runtime.formats.shared.outcomes import ListedLeaf
 
 MOST_ROWS: Final = 1000  # where not all are asked for
@@ -84,9 +84,8 @@ def _row(
     if row.is_sum:
         count = len(row.leaves)
         return row.path, f"{count} {'leaf' if count == 1 else 'leaves'}", size_shown(nbytes) if nbytes else "", ""
-    found = [values.get((*root, *paths[number]), _UNKNOWN) for number in (first, row.leaves[-1])]
-    shown = list(dict.fromkeys(map(_value, found)))  # of a run the first and the last, unless they are the same
-    size = " … ".join(shown) if any(shown) else size_shown(nbytes) if nbytes else ""
+    shown = ends(*(_value(values.get((*root, *paths[number]), _UNKNOWN)) for number in (first, row.leaves[-1])))
+    size = shown or (size_shown(nbytes) if nbytes else "")
     return row.path, kinds[first], size, f"{len(row.leaves)} alike" if len(row.leaves) > 1 else ""
 
 

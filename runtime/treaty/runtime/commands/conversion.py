@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treaty.runtime._display.folding import each, folded
 from treaty.runtime._storage.paths import local_path
 from treaty.runtime.commands.arguments import CHECKPOINT, PATH, complete_format, named, size_of
-from treaty.runtime.commands.folding import each, folded
 from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, escaped, reporting, say, size_shown
-from treaty.runtime.commands.tables import table
+from treaty.runtime.commands.tables import ends, table
 from treaty.runtime.formats.table import DEFAULT, FORMATS
 from treaty.schema import TreatyError
 from treaty.schema.keymap import KeyMap
@@ -156,11 +156,19 @@ def _as_lines(done: "ConvertedRun") -> Iterator[str]:
     yield from (f"left out: {escaped(name)}: {why}" for name, why in sorted(done.left_out.items()))
 
 
+def _finite(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise click.BadParameter(f"expected a finite number, got {value}")
+    return value
+
+
 @click.command()
 @click.argument("left", metavar="A", type=CHECKPOINT)
 @click.argument("right", metavar="B", type=CHECKPOINT)
-@click.option("--rtol", type=click.FloatRange(min=0), default=0.0, help="Allowed difference, relative to B.")
-@click.option("--atol", type=click.FloatRange(min=0), default=0.0, help="Allowed difference.")
+@click.option(
+    "--rtol", type=click.FloatRange(min=0), default=0.0, callback=_finite, help="Allowed difference, relative to B."
+)
+@click.option("--atol", type=click.FloatRange(min=0), default=0.0, callback=_finite, help="Allowed difference.")
 @click.option("--all", "show_all", is_flag=True, help="Show every leaf, and not alike ones in one line.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every leaf.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
@@ -202,8 +210,7 @@ def _as_text(found: "list[Difference]", show_all: bool) -> list[str]:
         largest = max(one.max_abs for one in ones), max(one.max_rel for one in ones)
         numbers = (str(sum(one.count for one in ones)), *(f"{one:.3g}" for one in largest))
         values = numbers if first.what in ("dtype", "values") else ("", "", "")
-        left = " … ".join(dict.fromkeys(one.left or "-" for one in (first, ones[-1])))
-        right = " … ".join(dict.fromkeys(one.right or "-" for one in (first, ones[-1])))
+        left, right = ends(first.left or "-", ones[-1].left or "-"), ends(first.right or "-", ones[-1].right or "-")
         rows.append((row.path, first.what, left, right, *values))
     return table(rows, soft=(2, 3))
 

@@ -1,7 +1,6 @@
 """What commands print: results on standard output, and on standard error a line for each problem, never a traceback."""
 
 import errno
-import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
@@ -9,6 +8,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import click
 
+from treaty.runtime._display.unseen import without_unseen
 from treaty.runtime._errors import (
     ConversionError,
     CorruptCheckpointError,
@@ -33,8 +33,6 @@ _FINDINGS: Final = (
     ConversionError,
 )
 _LONGEST: Final = 4000  # characters of a line of an error, which may name keys of anybody's
-# What would move the cursor, or turn around what stands beside it, instead of being seen.
-_UNSEEN: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -98,7 +96,7 @@ def say(text: str) -> None:
 
 def escaped(text: str) -> str:
     """What is one line, as one line."""
-    return _without_unseen(text.replace("\n", "\\n"))
+    return without_unseen(text.replace("\n", "\\n"))
 
 
 @cache
@@ -110,8 +108,4 @@ def size_shown(count: int) -> str:
 
 def _printable(text: str, encoding: str | None) -> str:
     encoding = encoding or "utf-8"
-    return _without_unseen(text).encode(encoding, "backslashreplace").decode(encoding)
-
-
-def _without_unseen(text: str) -> str:
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # which JSON has, too
+    return without_unseen(text).encode(encoding, "backslashreplace").decode(encoding)

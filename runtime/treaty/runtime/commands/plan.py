@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from treaty.runtime._display.folding import each, folded
 from treaty.runtime.commands.arguments import CHECKPOINT, as_options, cast_of, named, size_of
-from treaty.runtime.commands.folding import each, folded
 from treaty.runtime.commands.output import FOUND, IMPOSSIBLE, reporting, say
-from treaty.runtime.commands.tables import table
+from treaty.runtime.commands.tables import ends, table
 
 if TYPE_CHECKING:
     from treaty.runtime._restore.preflight import Plan
@@ -74,6 +74,5 @@ def _as_text(found: "Plan", show_all: bool) -> str:
     rows = []
     for row in each(paths) if show_all else folded(paths, forms.__getitem__):
         one = found.leaves[row.leaves[0]]
-        ends = dict.fromkeys(sources[number] for number in (row.leaves[0], row.leaves[-1]))
-        rows.append((row.path, one.verb, " … ".join(ends), one.type))
+        rows.append((row.path, one.verb, ends(sources[row.leaves[0]], sources[row.leaves[-1]]), one.type))
     return "\n".join(plan_lines(found, table(rows, soft=(2,), indent="  ") if rows else ()))

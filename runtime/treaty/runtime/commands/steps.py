@@ -6,8 +6,9 @@ import time
 from typing import Any, Final
 
 import click
+from attrs import asdict
 
-from treaty.runtime._manager.listing import StepVerdict, as_data
+from treaty.runtime._manager.listing import as_data
 from treaty.runtime._manager.overview import Overview, overview
 from treaty.runtime.commands.arguments import CHECKPOINT
 from treaty.runtime.commands.output import reporting, say, size_shown
@@ -30,19 +31,8 @@ def steps(directory: str, with_plan: bool, as_json: bool) -> None:
 
 
 def _as_data(found: Overview) -> dict[str, Any]:
-    return {"path": found.where, "rules": found.rules.as_data(), "steps": [_step(one) for one in found.steps]}
-
-
-def _step(one: StepVerdict) -> dict[str, Any]:
-    return {
-        "step": one.step,
-        "path": one.path,
-        "nbytes": one.nbytes,
-        "time": one.time,
-        "metrics": as_data(one.metrics),
-        "kept": one.kept,
-        "why": one.why,
-    }
+    steps = [{**asdict(one), "metrics": as_data(one.metrics)} for one in found.steps]
+    return {"path": found.where, "rules": found.rules.as_data(), "steps": steps}
 
 
 def _as_text(found: Overview, with_plan: bool) -> list[str]:

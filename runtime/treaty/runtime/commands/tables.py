@@ -45,9 +45,14 @@ def width(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width
+    from rich.cells import cell_len
 
-    return sum(2 if east_asian_width(one) in "WF" else not combining(one) for one in text)
+    return cell_len(text)
+
+
+def ends(first: str, last: str) -> str:
+    """What a row of alike ones says: what the first and the last say, once if that is the same."""
+    return first if first == last else f"{first} … {last}"
 
 
 def cut(text: str, most: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError, storing
 from treaty.runtime._storage.overtaken import Known, begin_again
-from treaty.runtime._storage.paths import AnyPath, local_path, path_or_url
+from treaty.runtime._storage.paths import AnyPath, exists, local_path, path_or_url
 from treaty.runtime.formats.directory import FORMAT as DIRECTORY
 from treaty.runtime.formats.eformer import FORMAT as EFORMER
 from treaty.runtime.formats.msgpack import FORMAT as MSGPACK
@@ -118,7 +118,9 @@ def format_at(path: str) -> Format:
     for format in FORMATS.values():
         if format.is_at(path):
             return format
-    if not os.path.exists(path):
+    with storing("read", path):
+        is_there = exists(path)
+    if not is_there:
         if meant.suffixes:
             raise MissingCheckpointError(f"expected a file, got nothing at {path!r}")
         raise MissingCheckpointError(f"expected a checkpoint, got nothing at {path}")

@@ -11,7 +11,8 @@ from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema.evolution.history import Histories, History
-from treaty.schema.evolution.resolution import LoadKind, Path, Problem, SilentKind
+from treaty.schema.evolution.meanings import changed_meanings
+from treaty.schema.evolution.resolution import EACH, LoadKind, Path, Problem, SilentKind
 from treaty.schema.evolution.resolve import Resolver
 
 
@@ -47,8 +48,8 @@ def breaches(
         for number in (one.number for one in history.revisions if one.number not in given_up):
             for problem in _problems(resolver, history, number, schema):
                 _add(found, _breach(symbol, number, problem))
-        for breach in _changed_defaults(history, schema, given_up):
-            _add(found, breach)
+        for number, problem in changed_meanings(resolver, history, schema, given_up):
+            _add(found, _breach(symbol, number, problem))
     return list(_told_once(found.values(), present))
 
 
@@ -101,38 +102,23 @@ def _told_once(found: Collection[Breach], present: Mapping[str, ir.Schema]) -> I
 
 
 def _is_below(other: Breach, one: Breach, present: Mapping[str, ir.Schema]) -> bool:
+    """Whether a breach is that of a class which is there on its path."""
     below, above = other.path, one.path
     if other.symbol == one.symbol or len(below) >= len(above) or above[len(above) - len(below) :] != below:
         return False
-    if other.message == one.message:
-        return True
+    if _class_at(present[one.symbol], above[: len(above) - len(below)]) != other.symbol:
+        return False
     # A generic class says of its variables what those that fill them in say of types.
-    is_generic = bool(present[other.symbol].root_class.args)
-    return is_generic and other.symbol in present[one.symbol].symbols
+    return other.message == one.message or bool(present[other.symbol].root_class.args)
 
 
-def _changed_defaults(history: History, present: ir.Schema, given_up: set[int]) -> Iterator[Breach]:
-    """A default fills in for checkpoints without the field: another default gives them another meaning."""
-    if not history.revisions:
-        return
-    before = {one.key: one for one in history.revisions[-1].schema.root_class.fields}
-    for one in present.root_class.fields:
-        known = before.get(one.key)
-        if known is None or known.default is None or known.default == one.default:
-            continue
-        without = tuple(
-            revision.number
-            for revision in history.revisions
-            if revision.number not in given_up
-            and one.key not in {field.key for field in revision.schema.root_class.fields}
-        )
-        if without:
-            yield Breach(
-                "SILENT",
-                "default",
-                history.symbol,
-                (one.key,),
-                f"expected the default {known.default}, which stands for the field in earlier checkpoints, got {one.default}",
-                "keep it, or write a migration that says what earlier checkpoints mean",
-                without,
-            )
+def _class_at(schema: ir.Schema, path: Path) -> str | None:
+    """The symbol of the class at a path, if there is one."""
+    schema = schema.gathered
+    type: ir.Type = ir.Node(schema.root)
+    for key in path:
+        found = (ir.parts(schema, type, (EACH,)) or {}).get(key)
+        if found is None:
+            return None
+        type = found.item if isinstance(found, ir.Optional) else found
+    return schema[type.cls].symbol if isinstance(type, ir.Node) else None

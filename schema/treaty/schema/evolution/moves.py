@@ -5,8 +5,8 @@ below goes on to be resolved. All others change arrays; they are `shaped`, and c
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, product
 from typing import assert_never
 
 import attrs
@@ -15,9 +15,12 @@ from attrs import frozen
 from treaty.schema import ir
 from treaty.schema._key_patterns import REST, SEPARATOR, Axis, Pattern
 from treaty.schema._key_texts import fused, is_key_text, key_text
+from treaty.schema.dims import Dim, Expr, Name, substituted
 from treaty.schema.dtypes import WIDER
 from treaty.schema.evolution.migrations import Moves
+from treaty.schema.evolution.move_sizes import LegArrays, size_pairs
 from treaty.schema.evolution.resolution import EACH, Move, Path, Plan, Shape, show
+from treaty.schema.evolution.sizes import SizePair, writer_sizes
 from treaty.schema.keymap import Leg, Rule
 
 
@@ -38,6 +41,7 @@ class PlainMove:
     path: Path
     taken: ir.Type
     given: ir.Type
+    cast_from: tuple[str, ...] = ()  # of the field that it is given to
 
     def move(self, plan: Plan) -> Move:
         return Move(self.rule, self.source, self.path, plan)
@@ -51,6 +55,7 @@ class SortedRules:
     given: ir.Schema
     plain: tuple[PlainMove, ...]
     shaped: tuple[Shape, ...]
+    sizes: tuple[SizePair, ...]  # of what is shaped
 
 
 def moved(begin: ir.Schema, end: ir.Schema, step: Moves) -> SortedRules:
@@ -58,28 +63,40 @@ def moved(begin: ir.Schema, end: ir.Schema, step: Moves) -> SortedRules:
     stored, fields = dict(nodes_below(begin)), dict(nodes_below(end))
     plain: list[PlainMove] = []
     shaped: list[Shape] = []
+    sizes: list[SizePair] = []
     taken: set[Path] = set()
     given: set[Path] = set()
     for rule in step.keymap.rules:
         if len(rule.legs) == 1 and rule.legs[0].layout is None:
-            found = list(_plain(rule, rule.legs[0], stored, fields))
+            found = [
+                attrs.evolve(one, cast_from=_cast_from(end, one.path))
+                for one in _plain(rule, rule.legs[0], stored, fields)
+            ]
             plain += found
             taken |= {one.source for one in found}
             given |= {one.path for one in found}
         else:
-            shape = _shape(rule, stored, fields)
+            shape, pairs = _shape(rule, stored, fields)
             shaped.append(shape)
+            sizes += pairs
             taken |= set(shape.sources)
             given |= set(shape.targets)
     left, rest = _with_shells(without(begin, taken), without(end, given), given)
-    return SortedRules(left, rest, tuple(plain), tuple(shaped))
+    return SortedRules(left, rest, tuple(plain), tuple(shaped), tuple(sizes))
 
 
 def nodes_below(schema: ir.Schema) -> Iterator[tuple[Path, ir.Type]]:
-    """Every node below the root, by its path in a gathered state; a class inside itself is not walked again."""
+    """Every node below the root, by its path in a gathered state, with its sizes in terms of the root's dims.
+
+    A class inside itself is not walked again.
+    """
     schema = schema.gathered
 
-    def walk(type: ir.Type, path: Path, above: tuple[str, ...]) -> Iterator[tuple[Path, ir.Type]]:
+    def walk(
+        type: ir.Type, path: Path, above: tuple[str, ...], dims: Mapping[str, Expr] | None
+    ) -> Iterator[tuple[Path, ir.Type]]:
+        """`dims` are those of the class that the type stands in; None for the root's own."""
+        type = type if dims is None else with_sizes(type, dims)
         if path:
             yield path, type
         inner = type.item if isinstance(type, ir.Optional) else type
@@ -89,10 +106,44 @@ def nodes_below(schema: ir.Schema) -> Iterator[tuple[Path, ir.Type]]:
             if inner.cls in above:
                 return
             above = (*above, inner.cls)
+            dims = _dims_of(schema[inner.cls], inner, path) if path else None
+        else:
+            dims = None  # they are filled in already
         for key, part in (ir.parts(schema, inner, (EACH,)) or {}).items():
-            yield from walk(part, (*path, key), above)
+            yield from walk(part, (*path, key), above, dims)
 
-    yield from walk(ir.Node(schema.root), (), ())
+    yield from walk(ir.Node(schema.root), (), (), None)
+
+
+def _dims_of(cls: ir.Class, node: ir.Node, path: Path) -> Mapping[str, Expr]:
+    """The dims of a class inside: as its owner ties them, and what is not tied under a name of its own."""
+    tied = dict(node.ties)
+    own = {name: tied.get(name, Name(f"{'.'.join(path)}.{name}")) for name in cls.dims}
+    return {name: substituted(size, own) for name, size in writer_sizes(cls).items()}
+
+
+def with_sizes(type: ir.Type, sizes: Mapping[str, Expr]) -> ir.Type:
+    """A type whose sizes are said in other dims; labels are names of the class that it was in."""
+    if isinstance(type, ir.Node):
+        return ir.Node(type.cls, tuple((name, substituted(size, sizes)) for name, size in type.ties))
+    if isinstance(type, (ir.Array, ir.Key, ir.Fitted)):
+        return attrs.evolve(type, dims=tuple(Dim(substituted(dim.size, sizes)) for dim in type.dims))
+    if isinstance(type, (ir.Sequence, ir.Dict)) and type.length is not None:
+        type = attrs.evolve(type, length=substituted(type.length, sizes))
+    return ir.with_children(type, lambda part: with_sizes(part, sizes))
+
+
+def _cast_from(schema: ir.Schema, path: Path) -> tuple[str, ...]:
+    """The dtypes that the field at a path, or the one that it is inside of, converts."""
+    schema = schema.gathered
+    type: ir.Type = ir.Node(schema.root)
+    found: tuple[str, ...] = ()
+    for key in path:
+        inner = type.item if isinstance(type, ir.Optional) else type
+        if isinstance(inner, ir.Node):
+            found = next(one.cast_from for one in schema[inner.cls].fields if one.key == key)
+        type = (ir.parts(schema, inner, (EACH,)) or {})[key]
+    return found
 
 
 def without(schema: ir.Schema, paths: Iterable[Path]) -> ir.Schema:
@@ -231,16 +282,25 @@ def _plain(rule: Rule, leg: Leg, stored: dict[Path, ir.Type], fields: dict[Path,
             break
 
 
-def _shape(rule: Rule, stored: dict[Path, ir.Type], fields: dict[Path, ir.Type]) -> Shape:
+def _shape(rule: Rule, stored: dict[Path, ir.Type], fields: dict[Path, ir.Type]) -> tuple[Shape, list[SizePair]]:
     taken: dict[Path, None] = {}
     given: dict[Path, None] = {}
+    arrays: list[list[LegArrays]] = []
     for leg in rule.legs:
         sources = _matching(leg.stored, leg, stored, ".", "the earlier revision")
         targets = _matching(leg.field, leg, fields, SEPARATOR, "the later revision")
         _check_arrays(rule, leg, [stored[one] for one in sources], [fields[one] for one in targets])
+        pairs = [(one, other) for one in sources for other in targets if _are_one(sources[one], targets[other])]
+        arrays.append([LegArrays(leg, stored[one], fields[other], other) for one, other in pairs])
         taken |= dict.fromkeys(sources)
         given |= dict.fromkeys(targets)
-    return Shape(rule, tuple(taken), tuple(given))
+    return Shape(rule, tuple(taken), tuple(given)), size_pairs(rule, arrays)
+
+
+def _are_one(source: dict[str, dict[str, str]], target: dict[str, dict[str, str]]) -> bool:
+    """Whether some names of both have the same where both have a placeholder."""
+    values = product(source.values(), target.values())
+    return any(all(one[key] == other[key] for key in one.keys() & other.keys()) for one, other in values)
 
 
 def _matching(
@@ -249,16 +309,23 @@ def _matching(
     """The nodes that a pattern names: by path, and by such names of items as the pattern has, what its placeholders are."""
     regex = pattern.regex(leg.indices)
     words = [word for part in pattern.parts[::2] for word in re.split(r"[.\0]", part) if word]
+    any_item = next(number for number in map(str, count()) if number not in words)
     found: dict[Path, dict[str, dict[str, str]]] = {}
     for path in nodes:
         choices = [
-            ["0", *_items(words, above)] if key == EACH else [key]
+            [any_item, *_items(words, above)] if key == EACH else [key]
             for above, key in zip(("", *path[:-1]), path, strict=True)
         ]
         for keys in product(*choices):
             name = separator.join(fused(keys))
             if match := regex.fullmatch(name):
                 found.setdefault(path, {})[name] = pattern.values(match)
+        if path in found and not regex.fullmatch(
+            separator.join(fused([any_item if key == EACH else key for key in path]))
+        ):
+            raise Unfitting(
+                f"a placeholder for all items in {pattern.text!r}, or a migration that is a function", "one item"
+            )
     if not found:
         known = ", ".join(show(path) for path in list(nodes)[:12])
         raise Unfitting(f"{pattern.text!r} in {side}", f"only {known or 'nothing'}{', …' if len(nodes) > 12 else ''}")

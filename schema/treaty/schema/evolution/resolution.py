@@ -1,7 +1,7 @@
 """What becomes of a checkpoint: one plan for its whole tree, and the list of it that people read.
 
 A plan is a function as data, from a state dict of the writer's schema to one of the reader's. It is relative to the value
-that it is applied to, so that one plan serves a class wherever it stands. `runtime/_restore/resolve.py` carries it out.
+that it is applied to, so that one plan serves a class wherever it stands. `runtime/_evolve/apply.py` carries it out.
 """
 
 from functools import cached_property
@@ -11,6 +11,7 @@ import attrs
 from attrs import define, frozen
 
 from treaty.schema import ir
+from treaty.schema._default_texts import can_be_made
 from treaty.schema._key_texts import fused
 from treaty.schema.evolution.migrations import Step
 from treaty.schema.keymap import Rule
@@ -22,7 +23,7 @@ Verb = Literal[
 ]  # the last: a problem
 
 # Sorts of change. What is SILENT would be restored as something else; what is LOAD is not restored, or not surely.
-SilentKind = Literal["dims-permuted", "class", "function", "prng", "default"]
+SilentKind = Literal["dims-permuted", "class", "function", "prng", "default", "reused"]
 LoadKind = Literal[
     "removed",
     "renamed",
@@ -74,8 +75,7 @@ class Fill:
     @property
     def can_be_made(self) -> bool:
         """Whether there is more than a text: a function without a name, and an object, are gone with their declaration."""
-        is_nameless = self.default.startswith("factory:") and "<" in self.default
-        return self.present or not (is_nameless or self.default.startswith("value:"))
+        return self.present or can_be_made(self.default)
 
 
 @frozen

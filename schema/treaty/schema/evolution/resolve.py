@@ -8,11 +8,12 @@ the writer's revision on, they are applied in turn; else fields are paired by ke
 import builtins
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from attrs import define, evolve, field, frozen
 
 from treaty.schema import ir
+from treaty.schema._default_texts import is_same
 from treaty.schema.dims import Expr, Name, substituted
 from treaty.schema.evolution.history import Histories, History, OtherArgumentsError, no_history
 from treaty.schema.evolution.migrations import Function
@@ -35,6 +36,8 @@ from treaty.schema.evolution.resolution import (
 )
 from treaty.schema.evolution.sizes import SizePair, Sizes, writer_sizes
 from treaty.schema.evolution.types import Outcome, TypeWalk, folded
+
+_D = TypeVar("_D", int, None)
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_CASTS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -62,6 +65,7 @@ class _ClassSide:
 
     schema: ir.Schema
     time: Literal["stored", "past", "present"]
+    uses: tuple[tuple[str, int], ...] = ()  # of the past: the revisions that the classes which it reaches were of
 
     @property
     def cls(self) -> ir.Class:
@@ -79,13 +83,13 @@ class Resolver:
     histories: Histories
     cast: Mapping[str, str] = _NO_CASTS
     revisions: Mapping[str, int] = _NOTHING
-    known: dict[tuple[str, ...], Outcome] = field(factory=dict)
+    known: dict[tuple[object, ...], Outcome] = field(factory=dict)
     renamed: dict[str, str] = field(factory=dict)  # what histories say of classes of other packages
     declared: dict[str, ir.Class] = field(factory=dict)  # the present classes, by symbol
     _below: dict[tuple[int, str], ir.Schema] = field(factory=dict)
     _schemas: dict[tuple[int, ...], ir.Schema] = field(factory=dict)  # by the identities of their classes
     _kept: list[ir.Schema] = field(factory=list)  # for `_below`, so that no id of one is used again
-    _entered_again: set[tuple[str, ...]] = field(factory=set)  # classes that were met inside themselves
+    _entered_again: set[tuple[object, ...]] = field(factory=set)  # classes that were met inside themselves
 
     def resolve(self, writer: ir.Schema, reader: ir.Schema, revisions: Mapping[str, int] = _NOTHING) -> Resolution:
         if revisions != self.revisions:  # else a class would be taken for another revision than it was said to be
@@ -103,15 +107,24 @@ class Resolver:
         if key not in self._below:
             self._kept.append(side.schema)
             self._below[key] = self._one(side.schema.at(id))
-        return _ClassSide(self._below[key], side.time)
+        return evolve(side, schema=self._below[key])
 
     def _one(self, schema: ir.Schema) -> ir.Schema:
         """The same schema for the same classes: its digest is made once."""
         return self._schemas.setdefault(tuple(map(builtins.id, schema.classes)), schema)
 
+    def between(self, history: History, first: int, then: int) -> Outcome:
+        """What became of one revision in a later one, as it was then."""
+        revisions = {history.symbol: first}
+        if revisions != self.revisions:
+            self.known.clear()
+        self.revisions = revisions
+        later = _ClassSide(self._one(history[then].schema), "past", tuple(history[then].uses.items()))
+        return self.classes(_ClassSide(self._one(history[first].schema), "stored"), later)
+
     def classes(self, writer: _ClassSide, reader: _ClassSide) -> Outcome:
         """The way from one class to another, known or made."""
-        key = (writer.cls.id, writer.schema.digest, writer.time, reader.cls.id, reader.schema.digest, reader.time)
+        key = (*self._known_by(writer), *self._known_by(reader))
         if key in self.known:
             self._entered_again.add(key)
             return self.known[key]
@@ -124,6 +137,9 @@ class Resolver:
         self.known[key] = found
         return found
 
+    def _known_by(self, side: _ClassSide) -> tuple[object, ...]:
+        return side.cls.id, side.schema.digest, side.time, side.uses
+
     def _classes(self, writer: _ClassSide, reader: _ClassSide) -> Outcome:
         history = self.histories(reader.cls.symbol)
         if history is None or not history.revisions:
@@ -131,7 +147,7 @@ class Resolver:
         self.renamed |= history.renamed
         present = history.present(reader.schema, self.histories)
         if not reader.present:  # of a type argument, that may be the present all the same, not locked yet
-            present = max(history.numbers(reader.schema), default=history.last + 1)
+            present = _past_number(history, reader, history.last + 1)
         found = self._revision(history, writer, present)
         if isinstance(found, Problem):
             return Outcome(problems=[found])
@@ -152,9 +168,9 @@ class Resolver:
         """Which revision the writer's class is of; None where the history does not know it."""
         if writer.present:
             return present
-        numbers = history.numbers(writer.schema)
         if writer.time == "past":
-            return max(numbers, default=None)
+            return _past_number(history, writer, None)
+        numbers = history.numbers(writer.schema)
         name = history.symbol.rpartition(":")[2]
         said = next((self.revisions[one] for one in _symbols(history, writer) if one in self.revisions), None)
         if said is not None:
@@ -191,8 +207,9 @@ class Resolver:
         start = steps[0]
         outcome = Outcome()
         try:
-            begin = _ClassSide(_instructed(_filled(history, start, writer, reader), reader.schema), "past")
-            end = reader if start + 1 == present else _ClassSide(_filled(history, start + 1, writer, reader), "past")
+            begin = _past(history, start, writer, reader)
+            begin = evolve(begin, schema=_instructed(begin.schema, reader.schema))
+            end = reader if start + 1 == present else _past(history, start + 1, writer, reader)
         except OtherArgumentsError as error:
             expected, _, got = str(error).removeprefix("expected ").partition(", got ")
             outcome.problem("arguments", expected, got, (), "write a migration of the class that it is in")
@@ -209,15 +226,15 @@ class Resolver:
             where = f"in migration({history.symbol.rpartition(':')[2]}, {start})"
             outcome.problem("migration", error.expected, error.got, (), where)
             return outcome
-        rest = outcome.take(self._fields(_ClassSide(found.taken, "past"), _ClassSide(found.given, end.time)))
+        ends = _Frame.of(self, begin, end, outcome)
+        ends.sizes.pairs += found.sizes
         moves = []
         for one in found.plain:
-            way = Outcome()
-            ends = _Frame.of(self, begin, end, way)
-            way.plan = ends.type(one.taken, one.given, ())
-            outcome.problems += [problem.below(*one.path) for problem in way.problems]
-            outcome.conditions += [problem.below(*one.path) for problem in way.conditions]
-            moves.append(one.move(way.plan))
+            ends.cast_from = one.cast_from
+            moves.append(one.move(ends.type(one.taken, one.given, one.path)))
+        others = evolve(begin, schema=found.taken), evolve(end, schema=found.given)
+        # The sizes of what is moved and of what stays are those of one class.
+        rest = outcome.take(_Frame.of(self, *others, Outcome(), ends.sizes).run())
         outcome.plan = Through(
             before, step, start, history.symbol, end.schema, after, begin.schema, tuple(moves), found.shaped, rest
         )
@@ -254,8 +271,10 @@ class _Frame(TypeWalk):
     reader: _ClassSide = field(kw_only=True)
 
     @classmethod
-    def of(cls, resolver: Resolver, writer: _ClassSide, reader: _ClassSide, found: Outcome) -> "_Frame":
-        sizes = Sizes(writer_sizes(writer.cls))
+    def of(
+        cls, resolver: Resolver, writer: _ClassSide, reader: _ClassSide, found: Outcome, sizes: Sizes | None = None
+    ) -> "_Frame":
+        sizes = sizes or Sizes(writer_sizes(writer.cls))
         return cls(found, sizes, resolver.cast, resolver=resolver, writer=writer, reader=reader)
 
     def run(self) -> Outcome:
@@ -295,12 +314,12 @@ class _Frame(TypeWalk):
         """The default of a field; that of a past revision is the present one, where that says the same."""
         now = None if side.present else self.resolver.declared.get(side.cls.symbol)
         for other in () if now is None else now.fields:
-            if (other.key, other.default) == (one.key, one.default):
+            if other.key == one.key and is_same(one.default, other.default):
                 return Fill(side.cls.symbol, other.name, one.type, str(one.default), True)
         return Fill(side.cls.symbol, one.name, one.type, str(one.default), side.present)
 
     def _refill(self, one: ir.Field) -> Fill | None:
-        return None if one.default is None else self._fill(_ClassSide(self.writer.schema, "past"), one)
+        return None if one.default is None else self._fill(evolve(self.writer, time="past"), one)
 
     def _unsettled(
         self, vanished: list[ir.Field], missing: list[ir.Field], filled: list[tuple[str, From | Fill]]
@@ -385,7 +404,8 @@ class _Frame(TypeWalk):
     def _is_other_class(self, writer: ir.Class, reader: ir.Class) -> bool:
         """Of classes of other libraries the name is the meaning: two with the same fields are two things.
 
-        So are two of ours that are both there, such as the states of two optimizers. Else a class was renamed.
+        So are two of ours, such as the states of two optimizers: where the writer's module has a lock, that would say that a
+        class was renamed. Without a lock, that is what is assumed.
         """
         history = self.resolver.histories(reader.symbol)
         if writer.symbol == reader.symbol or (history is not None and writer.symbol in history.former):
@@ -395,23 +415,24 @@ class _Frame(TypeWalk):
         foreign = ("namedtuple", "foreign")
         if writer.kind in foreign and reader.kind in foreign:
             return True
-        other = self.resolver.histories(writer.symbol)
-        return other is not None and bool(other.revisions)
+        return self.resolver.histories(writer.symbol) is not None
 
 
 def _instructed(past: ir.Schema, reader: ir.Schema) -> ir.Schema:
     """A revision with what the reader says of earlier checkpoints: it may have been told so after that was locked."""
     said = {one.key: one for one in reader.root_class.fields}
     own = past.root_class
+    keys = {one.key for one in own.fields}
     fields = tuple(
         evolve(
-            one, aliases=(*one.aliases, *said[one.key].aliases), cast_from=(*one.cast_from, *said[one.key].cast_from)
+            one,
+            aliases=(*one.aliases, *(alias for alias in said[one.key].aliases if alias not in keys)),
+            cast_from=(*one.cast_from, *said[one.key].cast_from),
         )
         if one.key in said
         else one
         for one in own.fields
     )
-    keys = {one.key for one in own.fields}
     reserved = (*own.reserved, *(key for key in reader.root_class.reserved if key not in keys))
     changed = evolve(own, fields=fields, reserved=reserved)
     return ir.Schema(past.root, tuple(changed if cls is own else cls for cls in past.classes))
@@ -423,9 +444,17 @@ def _has_any_length(cls: ir.Class) -> bool:
     return any(getattr(type, "length", 0) is None for type in types)
 
 
-def _filled(history: History, number: int, writer: _ClassSide, reader: _ClassSide) -> ir.Schema:
+def _past(history: History, number: int, writer: _ClassSide, reader: _ClassSide) -> _ClassSide:
     """A revision with the type arguments that the reader has, so that a migration finds those as they are to be."""
-    return history.schema(number, reader.schema if history.has(number, reader.schema) else writer.schema)
+    like = reader.schema if history.has(number, reader.schema) else writer.schema
+    return _ClassSide(history.schema(number, like), "past", tuple(history[number].uses.items()))
+
+
+def _past_number(history: History, side: _ClassSide, default: _D) -> int | _D:
+    """Which revision a class inside a past one was of: where only the meaning changed since, the lock says it."""
+    numbers = history.numbers(side.schema)
+    said = dict(side.uses).get(history.symbol)
+    return said if said in numbers else max(numbers, default=default)
 
 
 def _steps(history: History, number: int, present: int) -> list[int]:

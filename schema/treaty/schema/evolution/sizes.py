@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 
 from treaty.schema import ir
 from treaty.schema.dims import Expr, Int, Name, Op, definition_order, names, substituted
-from treaty.schema.evolution.resolution import Path, Problem
+from treaty.schema.evolution.resolution import EACH, Path, Problem
 
 _Terms: TypeAlias = Mapping[tuple[str, ...], int]  # a sum: factors -> how often
 
@@ -48,9 +48,11 @@ class Sizes:
             for name in _plain_names(pair):
                 named.setdefault(name, []).append(pair)
         found = {name: self._size(name, pairs, arrays) for name, pairs in named.items()}
-        for pair in self.pairs:
-            if not isinstance(pair.reader, Name):
-                self._compare(pair, found)
+        products = [pair for pair in self.pairs if not isinstance(pair.reader, Name)]
+        for pair in products:
+            self._complete(pair, found)
+        for pair in products:
+            self._compare(pair, found)
         for pair in self.assumed:
             if isinstance(pair.reader, Name):
                 found.setdefault(pair.reader.name, pair.writer)
@@ -71,7 +73,17 @@ class Sizes:
         for pair in pairs:
             if pair not in permuted and _terms(pair.writer) != _terms(stays.writer):
                 self.conditions.append(_tied(name, stays.writer, pair))
+        if _is_of_each(stays.writer) and not _is_of_each(Name(name)):
+            self.conditions.append(_tied(name, Name(f"{stays.writer} of one item"), stays))
         return stays.writer
+
+    def _complete(self, pair: SizePair, found: dict[str, Expr]) -> None:
+        """Names that are on no axis of their own: the writer's of that name, or one that the size can be solved for."""
+        unknown = [name for name in names(pair.reader) if name not in found]
+        found.update({name: self.writer[name] for name in unknown if name in self.writer})
+        unknown = [name for name in unknown if name not in found]
+        if len(unknown) == 1 and (solved := _solved(unknown[0], pair.reader, pair.writer, found)) is not None:
+            found[unknown[0]] = solved
 
     def _compare(self, pair: SizePair, found: Mapping[str, Expr]) -> None:
         if not all(name in found for name in names(pair.reader)):
@@ -98,6 +110,35 @@ def writer_sizes(cls: ir.Class) -> dict[str, Expr]:
     for name in definition_order(defined):
         found[name] = substituted(defined[name], found)
     return found
+
+
+def _is_of_each(size: Expr) -> bool:
+    """Whether it is a size of each item of a list or dict, and so as many as there are items."""
+    return any(EACH in name.split(".") for name in names(size))
+
+
+def _solved(name: str, reader: Expr, writer: Expr, found: Mapping[str, Expr]) -> Expr | None:
+    """What a name has to be, so that the reader's size is the writer's: `n` of `2*n` is `d` where that was `2*d`."""
+    own = f"?{name}"
+    terms = _terms(substituted(reader, {**found, name: Name(own)}))
+    factor = terms.get((own,), 0)
+    rest = {key: count for key, count in terms.items() if own in key}
+    if len(rest) != 1 or not factor:
+        return None
+    left = _sum(_terms(writer), {key: count for key, count in terms.items() if own not in key}, -1)
+    if any(count % factor for count in left.values()):
+        return None
+    return _as_size({key: count // factor for key, count in left.items()})
+
+
+def _as_size(terms: _Terms) -> Expr:
+    total: Expr | None = None
+    for key, count in terms.items():
+        product: Expr = Int(count)
+        for name in key:
+            product = Name(name) if product == Int(1) else Op("*", product, Name(name))
+        total = product if total is None else Op("+", total, product)
+    return total or Int(0)
 
 
 def _plain_names(pair: SizePair) -> Iterable[str]:

@@ -720,7 +720,7 @@ SCHEMA = _codec.schema(
   {"key": "maybe_list", "type": {"kind": "optional", "item": {"kind": "sequence", "item": {"kind": "node", "cls": "tests.generator.cases.every_leaf.schema:Moments"}, "immutable": false}}},
   {"key": "maybe_mode", "type": {"kind": "optional", "item": {"kind": "enum", "symbol": "tests.generator.cases.every_leaf.schema:Mode", "members": ["TRAIN", "EVAL"]}}},
   {"key": "anything", "type": {"kind": "untyped"}},
-  {"key": "shape", "type": {"kind": "sequence", "item": {"kind": "scalar", "type": "int"}, "immutable": true}, "static": true, "default": "value:tuple"}
+  {"key": "shape", "type": {"kind": "sequence", "item": {"kind": "scalar", "type": "int"}, "immutable": true}, "static": true, "default": "()"}
  ]},
  {"id": "tests.generator.cases.every_leaf.schema:Moments", "kind": "namedtuple", "dims": ["d"], "fields": [
   {"key": "mean", "type": {"kind": "array", "dtype": "float32", "dims": ["d"]}},
@@ -805,7 +805,7 @@ CONTAINERS_CODEC = _codec.register(
     _schema.Containers,
     "tests.generator.cases.every_leaf.schema:Containers",
     schemas=SCHEMA,
-    digest="sha256:9a0d3599314a043bd25459487836a0eafaa84bc1ae7138e3aef013c92ababb63",
+    digest="sha256:90add92fe739887c58bfecd8dce995f5b941132aa851e2ff3633e0773c692676",
     write=containers_to_state_dict,
     read=containers_read,
     unsized="$.names",

@@ -14,8 +14,8 @@ function sums(leaves) {
     found.unread += !change.what;
     found.changed += Boolean(change.what && change.what !== "same");
     if (change.relative !== undefined) {
-      found.apart += Number(change.norm) ** 2;
-      found.before += Number(was_stats.norm ?? 0) ** 2;
+      found.apart += numberOf(change.norm) ** 2;
+      found.before += numberOf(was_stats.norm ?? 0) ** 2;
     }
     if (change.same_elements !== undefined) {
       found.compared += was_stats.count;
@@ -30,7 +30,7 @@ function changeRow(role, leaves) {
   const {changed, apart, before, compared, elements, bits} = sums(leaves);
   const cells = [
     `${whole(changed)} of ${whole(leaves.length)}`,
-    before ? figure(Math.sqrt(apart / before)) : "–",
+    apart || before ? figure(Math.sqrt(apart / before)) : "–",
     compared ? share(elements / compared) : "–",
     compared ? share(bits / compared) : "–",
   ];
@@ -64,7 +64,9 @@ function drawChanges(data, tree) {
         ? " Both are of one declaration."
         : " The declaration changed."
       : "";
-  const heads = ["role", "leaves changed", "relative norm", "identical elements", "identical bits"];
+  const heads = ["role", "leaves changed", "relative norm", "identical elements", "identical bits"].map(
+    (text, index) => [index ? "number" : "", text],
+  );
   const rows = ROLES.map(role => [role, leaves.filter(leaf => leaf.role === role)])
     .filter(([, found]) => found.length)
     .map(one => changeRow(...one));
@@ -73,24 +75,7 @@ function drawChanges(data, tree) {
     {class: "card", "aria-labelledby": "changes"},
     make("h2", {id: "changes"}, "What changed"),
     make("p", {class: "summary"}, `${said}.${same}`),
-    make(
-      "div",
-      {class: "scrolls", tabindex: 0, role: "region", "aria-label": "Changes by role"},
-      make(
-        "table",
-        {},
-        make(
-          "thead",
-          {},
-          make(
-            "tr",
-            {},
-            heads.map((text, index) => make("th", {scope: "col", class: index ? "number" : ""}, text)),
-          ),
-        ),
-        make("tbody", {}, rows),
-      ),
-    ),
+    scrollingTable("Changes by role", {}, headRow(heads), make("tbody", {}, rows)),
     all.changed
       ? make(
           "button",

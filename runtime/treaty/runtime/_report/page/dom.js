@@ -15,6 +15,32 @@ function fill(element, attributes, children) {
 const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
+// Columns by class and name; one without a name has no heading.
+const headRow = columns =>
+  make(
+    "thead",
+    {},
+    make(
+      "tr",
+      {},
+      columns.map(([name, text]) => (text ? make("th", {class: name, scope: "col"}, text) : make("td", {class: name}))),
+    ),
+  );
+
+const scrollingTable = (label, attributes, ...parts) =>
+  make(
+    "div",
+    {class: "scrolls", tabindex: 0, role: "region", "aria-label": label},
+    make("table", attributes, ...parts),
+  );
+
+const definitions = (lines, attributes) =>
+  make(
+    "dl",
+    {class: "facts"},
+    lines.map(([name, value]) => [make("dt", {}, name), make("dd", attributes, value)]),
+  );
+
 function bytes(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let power = 0,
@@ -26,7 +52,7 @@ function bytes(count) {
   return power ? `${left.toFixed(1)} ${units[power]}` : `${count} B`;
 }
 
-const whole = count => count.toLocaleString("en");
+const whole = count => (typeof count === "string" ? count : count.toLocaleString("en"));
 const plural = (count, one, many = `${one}s`) => `${whole(count)} ${count === 1 ? one : many}`;
 const share = part =>
   part === 1 ? "100%" : part > 0.9995 ? ">99.9%" : part > 0 && part < 0.0005 ? "<0.1%" : `${(100 * part).toFixed(1)}%`;
@@ -35,10 +61,13 @@ const share = part =>
 function figure(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "string") return value;
+  if (!Number.isFinite(value)) return String(value).replace("Infinity", "inf").replace("NaN", "nan"); // as in such a text
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
   const size = Math.abs(value);
   return size >= 1e-3 && size < 1e6 ? String(Number(value.toPrecision(5))) : value.toExponential(3).replace("e+", "e");
 }
+
+const numberOf = value => (typeof value === "string" ? Number(value.replace("inf", "Infinity")) : value);
 
 const moment = text => (text === null ? "–" : text.replace("T", " ").replace("+00:00", " UTC"));
 

@@ -24,7 +24,7 @@ function facts(head) {
     ["class", head.class && make("code", {}, head.class)],
     ["digest", head.digest && make("code", {}, head.digest)],
     ["revision", head.revision],
-    ["step", head.step === null ? null : whole(Number(head.step))],
+    ["step", head.step === null ? null : whole(head.step)],
     ["saved", head.time && moment(head.time)],
     ["metrics", chips(Object.entries(head.metrics))],
     ["dims", chips(Object.entries(head.dims))],
@@ -36,11 +36,7 @@ function facts(head) {
           : `, stored in ${bytes(head.stored_bytes)}`),
     ],
   ].filter(([, value]) => value !== null && value !== undefined);
-  const list = make(
-    "dl",
-    {class: "facts"},
-    rows.map(([name, value]) => [make("dt", {}, name), make("dd", {}, value instanceof Node ? value : String(value))]),
-  );
+  const list = definitions(rows);
   const metadata =
     head.metadata && make("details", {}, make("summary", {}, "metadata"), make("pre", {}, head.metadata));
   return metadata ? [list, metadata] : [list];

@@ -112,13 +112,7 @@ function numbersTable(leaf) {
     ...COUNTS.map(([name, label]) => [label, cells(name, value => (value === undefined ? "–" : whole(value)))]),
     ...NUMBERS.map(([name, label]) => [label, cells(name, figure)]),
   ].map(([label, found]) => make("tr", {}, make("th", {scope: "row"}, label), found));
-  const head = leaf.was_stats
-    ? make(
-        "thead",
-        {},
-        make("tr", {}, make("td"), make("th", {scope: "col"}, "before"), make("th", {scope: "col"}, "after")),
-      )
-    : null;
+  const head = leaf.was_stats ? headRow([[], ["", "before"], ["", "after"]]) : null;
   return make("table", {}, make("caption", {class: "spoken"}, "Statistics"), head, make("tbody", {}, rows));
 }
 
@@ -153,11 +147,6 @@ function leafDetail(node) {
   else if (stateOf(leaf)) lines.push(["numbers", "not read: beyond --max-bytes"]);
   if (leaf.dtype?.startsWith("complex")) lines.push(["numbers", "min to norm are of magnitudes"]);
   if (leaf.change) lines.push(...changeLines(leaf));
-  const list = make(
-    "dl",
-    {class: "facts"},
-    lines.map(([name, value]) => [make("dt", {}, name), make("dd", {class: "mono"}, value)]),
-  );
   const title = make(
     "p",
     {class: "path"},
@@ -171,7 +160,7 @@ function leafDetail(node) {
         )
       : null,
   );
-  const look = make("div", {class: "look"}, make("div", {}, list));
+  const look = make("div", {class: "look"}, make("div", {}, definitions(lines, {class: "mono"})));
   if (leaf.stats || leaf.was_stats) look.append(make("div", {}, numbersTable(leaf)));
   if (leaf.stats?.histogram || leaf.was_stats?.histogram) {
     const caption = leaf.was_stats

@@ -1,15 +1,17 @@
 // The steps of a run: what they cost, how good they were, and which of them stay.
 
 const RECENT = 100; // steps in the table, until all are asked for
+const HIGHEST = 1e307; // beyond, numbers have no differences; they are in the table
 const MOST_POINTS = 400; // above, points are only in the way of the line
 
+// Counted from the first one: beyond 2**53 adding 1 changes nothing, and neighbours may be one number.
 function ticks(low, high, count) {
   const raw = (high - low) / count,
     power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map(one => one * power).find(one => one >= raw),
-    found = [];
-  for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9; at += 1) found.push(at * step);
-  return found;
+    first = Math.ceil(low / step) * step;
+  const all = Array.from({length: count + 1}, (_, index) => first + index * step);
+  return [...new Set(all)].filter(at => at <= high + step * 1e-9);
 }
 
 function plot(name, points, format, fromZero) {
@@ -62,7 +64,7 @@ function curve(name, points, format, fromZero, width) {
         draw(
           "circle",
           {class: one.kept ? "point" : "point goes", cx: x(one.step), cy: y(one.value), r: 3.5},
-          draw("title", {}, `step ${whole(one.step)}: ${format(one.value)}, ${one.kept ? "stays" : "goes"}`),
+          draw("title", {}, `step ${one.name}: ${format(one.value)}, ${one.kept ? "stays" : "goes"}`),
         ),
       );
   }
@@ -80,10 +82,13 @@ function rulesShown(rules) {
   return said.length ? said.join(", ") : "no rules: all steps stay";
 }
 
-// After a rollback two steps may have one number.
+// After a rollback two steps may have one number, and of a long one JavaScript does not have all digits.
 function nameOf({step, name}) {
   return name === String(step) ? whole(step) : name;
 }
+
+// Of metrics by name, which may be called like what every object has: constructor, __proto__.
+const metric = (step, name) => (Object.hasOwn(step.metrics, name) ? step.metrics[name] : undefined);
 
 const least = values => values.reduce((one, other) => Math.min(one, other));
 const most = values => values.reduce((one, other) => Math.max(one, other));
@@ -103,20 +108,17 @@ function stepsTable(steps, names) {
             make("td", {}, make("span", {class: one.kept ? "verdict good" : "verdict"}, one.kept ? "stays" : "goes")),
             make("td", {class: "why"}, one.why),
             make("td", {class: "number"}, one.nbytes === null ? "–" : bytes(one.nbytes)),
-            names.map(name => make("td", {class: "number"}, figure(one.metrics[name]))),
+            names.map(name => make("td", {class: "number"}, figure(metric(one, name)))),
             make("td", {class: "number"}, moment(one.time)),
           ),
         ),
     );
   rows(RECENT);
-  const head = ["step", "verdict", "why", "size", ...names, "saved"].map((text, index) =>
-    make("th", {scope: "col", class: [1, 2].includes(index) ? "" : "number"}, text),
-  );
-  const table = make(
-    "div",
-    {class: "scrolls", tabindex: 0, role: "region", "aria-label": "Steps"},
-    make("table", {class: "steps"}, make("thead", {}, make("tr", {}, head)), body),
-  );
+  const heads = ["step", "verdict", "why", "size", ...names, "saved"].map((text, index) => [
+    [1, 2].includes(index) ? "" : "number",
+    text,
+  ]);
+  const table = scrollingTable("Steps", {class: "steps"}, headRow(heads), body);
   if (steps.length <= RECENT) return [table];
   const more = make(
     "button",
@@ -138,10 +140,10 @@ function drawSteps(run) {
     names = [...new Set(steps.flatMap(one => Object.keys(one.metrics)))];
   const points = value =>
     steps
-      .map(one => ({step: one.step, kept: one.kept, value: value(one)}))
-      .filter(one => typeof one.value === "number");
+      .map(one => ({step: one.step, name: nameOf(one), kept: one.kept, value: value(one)}))
+      .filter(one => typeof one.value === "number" && Math.abs(one.value) < HIGHEST);
   const plots = [
-    ...names.map(name => [name, points(one => one.metrics[name]), figure, false]),
+    ...names.map(name => [name, points(one => metric(one, name)), figure, false]),
     ["size of a step", points(one => one.nbytes), bytes, true],
   ];
   const stay = steps.filter(one => one.kept).length;

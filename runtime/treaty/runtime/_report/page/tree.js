@@ -95,17 +95,7 @@ class Tree {
     ];
     if (this.isCompared) columns.push(["c-change number", "change"]);
     columns.push(["c-copy", ""]);
-    return make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        columns.map(([name, text]) =>
-          text ? make("th", {class: name, scope: "col"}, text) : make("td", {class: name}),
-        ),
-      ),
-    );
+    return headRow(columns);
   }
 
   openFirst() {
@@ -208,7 +198,7 @@ class Tree {
       isOpen = hasBelow ? this.open.has(node.key) : this.detailed.has(node.key);
     const name = make(
       "td",
-      {class: "name", title: node.path},
+      {class: "name", title: node.above.path + node.step},
       make(
         "div",
         {class: "label"},

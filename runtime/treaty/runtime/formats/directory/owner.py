@@ -29,8 +29,9 @@ def release_name(name: str) -> None:
     _live.discard(name)
 
 
-def is_dead(name: str) -> bool:
-    """Whether it is certain that no save will commit this data any more."""
+def is_dead(name: str, since: int | None = None) -> bool:
+    """Whether it is certain that no save will commit this data any more. `since` is when its process started, if that is known: the
+    number may be another one's by now."""
     if not is_here(name):
         return False
     process = int(name.removeprefix("data-")[6:12], 16)
@@ -41,8 +42,16 @@ def is_dead(name: str) -> bool:
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError):
-        return False
-    return False
+        pass
+    return since is not None and started(process) not in (None, since)
+
+
+def started(process: int) -> int | None:
+    """When a process began, in ticks since the start of the machine; None where the system does not tell."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def is_here(name: str) -> bool:

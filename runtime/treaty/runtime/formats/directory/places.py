@@ -22,7 +22,7 @@ from treaty.runtime._storage.directories import make_directory, sizes_below, syn
 from treaty.runtime._storage.overtaken import TRIES, mark
 from treaty.runtime._storage.paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.formats.directory import owner
-from treaty.runtime.formats.directory.manifest import DATA, NAME, REMOVED, data_of
+from treaty.runtime.formats.directory.manifest import DATA, NAME, data_of
 from treaty.schema import TreatyError
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -89,7 +89,7 @@ def committed(place: Place, content: bytes | None) -> bytes:
 
         put_back(place.path)
         content = place.manifest()
-    if content is None or content.startswith(REMOVED):
+    if content is None:
         raise MissingCheckpointError(
             f"expected a checkpoint, got no {NAME} at {place.where}: nothing was saved there, or the save did not finish"
         )

@@ -1,12 +1,13 @@
 """A checkpoint in an object store: any key-value store that TensorStore opens by URL.
 
 There are no directories, no locks and no rename: the manifest is written on the condition that it is still the one
-that was there when the save began, so of two saves at once the second to finish fails and the first one stays.
+that was there when the save began, so of two saves at once the second to finish fails and the first one stays. Where there
+is none, a mark in its place makes the condition: that there is nothing may be true again after a removal.
 """
 
 import secrets
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -48,18 +49,30 @@ class Remote:
         self.kvstore: Mapping[str, Any] = spec_of(f"{self.where}/")
         self._store: ts.KvStore = wait_for(ts.KvStore.open(self.kvstore, context=context()), f"open {self.where}")
         self._generation = b""
+        self._is_new = False
         self._stale: set[str] = set()
         self._is_sent = False
 
     def manifest(self) -> bytes | None:
-        found = self.read(NAME)
-        if found.state == "value":
-            return bytes(found.value)
-        self.keys(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
-        return None
+        return self.changed(None)[1]
+
+    def changed(self, known: bytes | None) -> tuple[bytes | None, bytes | None]:
+        """The generation of the manifest, and its content unless that is of the known generation; None where there is none."""
+        found: ts.KvStore.ReadResult = wait_for(self._store.read(NAME, if_not_equal=known), f"read {self.where}/{NAME}")
+        if found.state == "unspecified":
+            return known, None
+        if found.state == "missing":
+            self.keys(NAME)  # an error where the bucket is missing, which S3 does not tell from a missing object
+        if found.state == "missing" or _is_mark(found):
+            return None, None
+        return found.stamp.generation, bytes(found.value)
 
     def begin(self) -> str:
-        """Note what is there: the commit removes that and nothing newer.
+        self._note()
+        return f"data-{secrets.token_hex(8)}"
+
+    def _note(self) -> ts.KvStore.ReadResult:
+        """Note what is there, and give what is in the manifest's place: the commit removes that and nothing newer.
 
         Another save whose data is noted here read the manifest earlier still, so it cannot commit after this one; data
         that appears after this one's commit may belong to a save that can.
@@ -72,14 +85,21 @@ class Remote:
                 "save somewhere else: a checkpoint has its prefix for itself"
             )
         self._stale = {name for name in names if DATA.match(name)}
-        self._generation = self.read(NAME).stamp.generation
-        return f"data-{secrets.token_hex(8)}"
+        found = self.read(NAME)
+        self._generation, self._is_new = found.stamp.generation, found.state == "missing"
+        return found
 
     def prepare(self, data: str) -> None:
+        if "endpoint" in self.kvstore:
+            self._try_conditions(f"{data}/probe")
+        if self._is_new:
+            while (found := self.read(NAME)).state == "missing":
+                self.write(NAME, _mark("begun"), if_equal=found.stamp.generation)
+            if _is_mark(found, "begun"):  # of whoever came first; else another has saved or removed meanwhile
+                self._generation = found.stamp.generation
+
+    def _try_conditions(self, probe: str) -> None:
         """Some servers that speak S3 take a conditional write for any other: find out before something is lost."""
-        if "endpoint" not in self.kvstore:
-            return
-        probe = f"{data}/probe"
         absent = self.read(probe).stamp.generation
         first = self.write(probe, b"first", if_equal=absent).generation
         refused = self.write(probe, b"second", if_equal=absent).generation
@@ -111,23 +131,25 @@ class Remote:
                 warnings.warn(f"saved {self.where}, but {error}; the next save tries again", stacklevel=2)
                 break
 
-    def remove(self, *, is_committed: bool = True) -> None:
+    def remove(self, *, is_committed: bool = True, wanted: Callable[[], bool] = lambda: True) -> bool:
         """Put a mark in the manifest's place, which nobody takes for one, remove the data, and then the mark.
 
         Data that is noted here belongs to saves that read an earlier manifest or mark, so that they cannot commit.
+        Asked when nobody finds the checkpoint any more, `wanted` may still say no: then all is as it was.
         """
-        self.begin()
-        if is_committed and self.manifest() is None:
+        found = self._note()
+        if is_committed and (found.state == "missing" or _is_mark(found, "begun")):
             raise MissingCheckpointError(f"expected a checkpoint, got no {NAME} at {self.where}")
-        mark = (
-            REMOVED + f',"by":"{secrets.token_hex(8)}"}}\n'.encode()
-        )  # each of its own: of equal bytes S3 sees no change
-        generation = self.write(NAME, mark, if_equal=self._generation).generation
+        generation = self.write(NAME, _mark("by"), if_equal=self._generation).generation
         if not generation:
             raise TreatyError(f"expected the manifest at {self.where} as it was, got a save that finished meanwhile")
+        if not wanted():
+            self.write(NAME, bytes(found.value), if_equal=generation)
+            return False
         for stale in sorted(self._stale):
             self._delete(stale)
         self.write(NAME, None, if_equal=generation)
+        return True
 
     def sync(self, name: str) -> None:
         """What an object store has acknowledged lasts."""
@@ -161,14 +183,6 @@ class Remote:
         )
         return stamp
 
-    def begin_write(self, name: str, value: bytes, if_equal: bytes) -> Any:
-        """A conditional write that nobody waits for yet."""
-        return self._store.write(name, value, if_equal=if_equal)
-
-    def ended(self, write: Any, name: str) -> ts.KvStore.TimestampedStorageGeneration:
-        stamp: ts.KvStore.TimestampedStorageGeneration = wait_for(write, f"write {self.where}/{name}")
-        return stamp
-
     def keys(self, prefix: str) -> list[str]:
         """The names of all that lies under a prefix."""
         keys = wait_for(self._store.list(_under(prefix)), f"list {self.where}/{prefix}")
@@ -176,6 +190,15 @@ class Remote:
 
     def _delete(self, data: str) -> None:
         wait_for(self._store.delete_range(_under(f"{data}/")), f"remove {self.where}/{data}")
+
+
+def _mark(what: str) -> bytes:
+    """Each of its own: of equal bytes S3 sees no change."""
+    return REMOVED + f',"{what}":"{secrets.token_hex(8)}"}}\n'.encode()
+
+
+def _is_mark(found: ts.KvStore.ReadResult, what: str = "") -> bool:
+    return found.state == "value" and bytes(found.value).startswith(REMOVED + (f',"{what}"'.encode() if what else b""))
 
 
 def _under(prefix: str) -> ts.KvStore.KeyRange:

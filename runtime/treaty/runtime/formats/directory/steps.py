@@ -4,7 +4,6 @@ Nothing but the commit of a step, its manifest, makes it one. Steps are ordered 
 the run was rolled back before, then by number. So what was saved last is the newest, whatever clocks say.
 """
 
-import errno
 import os
 import re
 import stat
@@ -60,13 +59,7 @@ def path_of(path: str, name: StepName) -> str:
 def is_committed(path: str, name: StepName) -> bool:
     """Whether there is a manifest, which is put in place whole. What is in it, its reader finds out."""
     place = path_of(path, name)
-    if not path_or_url(path)[1]:
-        return _is_file(os.path.join(place, NAME))
-    from treaty.runtime.formats.directory.manifest import REMOVED
-    from treaty.runtime.formats.directory.remote import Remote
-
-    content = Remote(place).manifest()
-    return content is not None and not content.startswith(REMOVED)
+    return place_of(place).manifest() is not None if path_or_url(path)[1] else _is_file(os.path.join(place, NAME))
 
 
 def newest_step(path: str) -> str | None:
@@ -88,8 +81,10 @@ def step_path(path: str, step: int) -> str:
 
 
 def _is_file(path: str) -> bool:
-    """One that the disk does not show, too: its reader says why. It must not seem that there never was one."""
+    """One of which the system does not tell, too: its reader says why. It must not seem that there never was one."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
-    except OSError as error:
-        return error.errno == errno.EIO
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True

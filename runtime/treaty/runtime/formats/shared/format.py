@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from treaty.runtime._storage.overtaken import Known
 
 if TYPE_CHECKING:
-    from treaty.runtime._process.background import SaveHandle
+    from treaty.runtime._process.background import SaveHandle, Then
     from treaty.runtime._process.team import Team
     from treaty.runtime._process.watching import Measure
     from treaty.runtime._restore.source import Source
@@ -36,7 +36,7 @@ class Writing(NamedTuple):
     compress: str | None = None  # how, where it is wanted
     step: Mapping[str, Any] = {}  # what a manager notes of a step
     measure: "Measure | None" = None  # of the call that this is for
-    then: "Callable[[], None] | None" = None  # called when a save in the background has ended, well or not
+    then: "Then | None" = None  # called when a save in the background has ended, well or not
 
 
 class StoredStep(NamedTuple):

@@ -1,7 +1,7 @@
 """Where a manager's steps lie: a directory of this machine, or a prefix of an object store."""
 
-from treaty.runtime._manager.listing import Steps
 from treaty.runtime._manager.local import LocalSteps
+from treaty.runtime._manager.steps import Steps
 from treaty.runtime._storage.paths import AnyPath, path_or_url
 
 

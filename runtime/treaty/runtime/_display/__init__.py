@@ -1,0 +1,1 @@
+"""What people read, whoever shows it: alike leaves as one, and nothing that is not seen."""
