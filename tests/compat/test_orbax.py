@@ -24,7 +24,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import BFloat16, Float32, Int32, Key
 
 from treaty.generator import load
-from treaty.runtime import CorruptCheckpointError, IncompleteCheckpointError, StateMismatchError, to_state_dict
+from treaty.runtime import (
+    CorruptCheckpointError,
+    IncompleteCheckpointError,
+    StateMismatchError,
+    inspect,
+    to_state_dict,
+)
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime.formats import orbax
 from treaty.schema import Dims, Fields, Length, TreatyError, state
@@ -213,6 +219,32 @@ def test_a_manager_gives_its_last_committed_step_or_the_one_asked_for(tmp_path: 
         orbax.read_tree(tmp_path, step=2)
 
 
+def test_a_damaged_step_stops_no_other(tmp_path: Path) -> None:
+    with ocp.CheckpointManager(tmp_path) as manager:
+        for step in (1, 2, 3):
+            manager.save(step, args=ocp.args.StandardSave({"step": step}))
+    for marker in tmp_path.glob("*/commit_success.txt"):  # which older Orbax did not write
+        marker.unlink()
+    (tmp_path / "1" / "_CHECKPOINT_METADATA").write_bytes(b"")
+    assert orbax.read_tree(tmp_path) == {"step": 3}
+    assert orbax.read_tree(tmp_path, step=2) == {"step": 2}
+    assert inspect(tmp_path).step == 3
+    with pytest.raises(CorruptCheckpointError, match=r"1/_CHECKPOINT_METADATA$"):
+        orbax.read_tree(tmp_path, step=1)
+    (tmp_path / "3" / "_CHECKPOINT_METADATA").write_bytes(b"{")
+    with pytest.raises(CorruptCheckpointError, match=r"3/_CHECKPOINT_METADATA$"):  # and not an older one in its place
+        orbax.read_tree(tmp_path)
+
+
+def test_of_a_step_that_is_an_item_itself_the_number_is_told(tmp_path: Path) -> None:
+    save_standard(tmp_path / "run" / "7", {"step": 7})
+    assert inspect(tmp_path / "run").step == 7
+    assert inspect(tmp_path / "run" / "7").step is None
+    never_commit(tmp_path / "run" / "7")
+    with pytest.raises(IncompleteCheckpointError, match="expected a committed checkpoint"):
+        orbax.read_tree(tmp_path / "run")
+
+
 def test_steps_may_have_a_prefix_and_leading_zeros(tmp_path: Path) -> None:
     options = ocp.CheckpointManagerOptions(step_prefix="ck", step_format_fixed_length=8)
     with ocp.CheckpointManager(tmp_path, options=options) as manager:
@@ -336,6 +368,39 @@ def test_what_orbax_could_not_restore_is_not_written(value: Any, message: str, t
     with pytest.raises(TreatyError, match=message):
         orbax.write(tmp_path / "written", value)
     assert not list(tmp_path.iterdir())
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+from treaty.runtime.formats import orbax
+from treaty.runtime.formats.orbax import write_item
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(write_item, sys.argv[2], kill)
+orbax.write(sys.argv[1], {"x": np.ones((600, 600))})
+"""
+
+
+@pytest.mark.parametrize("where", ["_commit", "_metadata", "_sync", "sync_directory"])
+def test_what_a_killed_write_left_goes_with_the_next_one(where: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "1"), where], check=False)
+    shutil.rmtree(tmp_path / "1", ignore_errors=True)
+    orbax.write(tmp_path / "1", {"x": np.zeros((4, 4))})
+    assert os.listdir(tmp_path) == ["1"]
+    assert orbax.read_tree(tmp_path / "1")["x"].read().sum() == 0
+
+
+def test_orbax_sees_no_step_in_what_a_killed_write_left(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "7"), "_sync"], check=False)
+    assert len(os.listdir(tmp_path)) == 1
+    with ocp.CheckpointManager(tmp_path) as manager:
+        assert manager.all_steps() == []
+        manager.save(8, args=ocp.args.StandardSave({"step": 8}))
+    assert orbax.read_tree(tmp_path) == {"step": 8}
 
 
 def test_nothing_is_left_of_a_write_that_fails_and_nothing_is_replaced(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ import os
 import pickle
 import resource
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,3 +146,47 @@ def test_what_may_not_be_read(tmp_path: Path) -> None:
     with pytest.raises(PermissionError, match=r"^cannot read .*: Permission denied$") as told:
         restore(tmp_path / "x.msgpack", Run)
     assert isinstance(told.value, StorageError)
+
+
+AS_NOBODY = """
+import os, sys
+from tests.faults.states import Run
+from treaty.runtime import StorageError, inspect, restore, verify
+from treaty.runtime.formats.eformer import source  # while all modules can be read
+from treaty.runtime.formats.orbax import source
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+for path in sys.argv[1:]:
+    for read in (lambda path: restore(path, Run), inspect, verify):
+        try:
+            read(path)
+            print("nothing")
+        except StorageError as error:
+            print(isinstance(error, PermissionError), error)
+        except BaseException as error:
+            print(repr(error))
+"""
+
+
+def test_what_others_may_not_read_is_one_error_of_every_reader() -> None:
+    locked = ["directory", "directory/treaty.json", "orbax", "orbax/_METADATA", "eformer", "x.npz"]
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's, which only its user may enter
+        os.chmod(folder, 0o755)
+        paths = []
+        for number, one in enumerate(locked):
+            name = one.partition("/")[0]
+            paths.append(Path(folder, str(number), name))
+            paths[-1].parent.mkdir()
+            WRITERS[name](paths[-1], run(1))
+            (paths[-1].parent / one).chmod(0)
+        command = [sys.executable, "-c", AS_NOBODY, *map(str, paths)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        for path in paths:
+            path.chmod(0o700)
+    said = done.stdout.splitlines()
+    assert len(said) == 3 * len(locked)
+    for number, line in enumerate(said):
+        assert line.startswith(f"True cannot read {paths[number // 3]}"), said
+        assert line.endswith(": Permission denied")

@@ -58,8 +58,8 @@ def fails(words: str, work: Callable[..., Any], *args: Any, **options: Any) -> s
     raise AssertionError((ME, words))
 
 
-def in_background(*args: Any) -> None:
-    save_async(*args).result()
+def in_background(*args: Any, **options: Any) -> None:
+    save_async(*args, **options).result()
 
 
 def is_step(path: Path, step: int) -> None:
@@ -98,6 +98,20 @@ def one_that_cannot_plan(path: Path) -> None:
         is_step(path, step)
         save_anything(path, state(step + 1))
         is_step(path, step + 1)
+
+
+def one_with_wrong_arguments(path: Path) -> None:
+    """Of `directory.save` and `save_async`, which a path of any suffix is for."""
+    calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+        (save, {"base": ""}),
+        (in_background, {"path": ""}),
+        (save, {"path": 7}),
+    ]
+    for step, (how, bad) in enumerate(calls, start=1):
+        call: dict[str, Any] = {"path": path, "state": state(-step), **(bad if ME == 1 else {})}
+        fails("" if ME == 1 else f"the save of {path} failed on process 1: ", how, **call, timeout=60)
+        save(path, state(step))
+        is_step(path, step)
 
 
 def process_0_cannot_plan(path: Path) -> None:
@@ -311,7 +325,7 @@ def begun_while_another_waits(path: Path) -> None:
 
 
 def _over_key() -> str:
-    session = vars(_coordinator)["_session"]
+    (session,) = vars(_coordinator)["_sessions"].values()
     return f"treaty/save/{session.taken + session.skipped - 1}/over/{ME}"
 
 
@@ -384,6 +398,7 @@ if ME == 0:
 meet()
 SCENARIOS = [
     one_that_cannot_plan,
+    one_with_wrong_arguments,
     process_0_cannot_plan,
     one_without_memory,
     other_states,

@@ -1,5 +1,8 @@
 """`save` and `restore`: what a path means, parts of files, and files onto a mesh."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +15,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Float32, Int32
 
 from treaty.generator import load
-from treaty.runtime import StateMismatchError, restore, save, save_async
+from treaty.runtime import StateMismatchError, restore, save, save_async, watch
+from treaty.runtime._checkpoint import save as _save
+from treaty.runtime.formats.msgpack import instances as _msgpack
 from treaty.schema import Dims, Length, TreatyError, state
 
 PATHS = ["x.msgpack", "x.msgpack.gz", "x.msgpack.zst", "x.safetensors", "directory", "x.v2"]
@@ -95,3 +100,50 @@ def test_what_a_format_cannot_do_is_refused(tmp_path: Path) -> None:
         restore(tmp_path / "x.msgpack", Train, rules={"d": "model"})
     with pytest.raises(FileNotFoundError, match="expected a file, got nothing at"):
         restore(tmp_path / "missing.msgpack", Train)
+
+
+WITHOUT_STANDARD_ERROR = """
+import sys
+from tests.faults.states import Run, bits, run
+from treaty.runtime import restore, save, save_async, verify
+assert sys.stderr is None
+save(sys.argv[1], run(1))
+assert bits(restore(sys.argv[1], Run)) == bits(run(1))
+verify(sys.argv[1], progress=True)
+save_async(sys.argv[1] + "/treaty.json/x", run(1))  # fails, and nobody asks
+"""
+
+
+def test_a_program_without_standard_error_saves_and_restores(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_STANDARD_ERROR, str(tmp_path / "a")],
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: os.close(2),
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+def test_who_saves_a_file_with_wrong_arguments_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> Any:
+        raise AssertionError("a file is of one process")
+
+    monkeypatch.setattr(_save, "team", asked)
+    for path in ("x.npz", b"x.npz", Path("x.npz")):
+        with pytest.raises(TreatyError, match=r"expected .* for compress, got 'x\.npz'"):
+            save(path, object(), compress="zstd")
+
+
+def test_a_file_that_is_gone_again_was_saved_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = _msgpack.save_file
+
+    def then_removed(path: str, *what: Any) -> None:
+        write(path, *what)
+        os.remove(path)
+
+    seen: list[Any] = []
+    stop = watch(seen.append)
+    monkeypatch.setattr(_msgpack, "save_file", then_removed)
+    save(tmp_path / "x.msgpack", Layer(kernel=jnp.zeros((2, 2))))
+    stop()
+    assert [(one.what, one.error) for one in seen] == [("save", None)]

@@ -23,6 +23,7 @@ from treaty.runtime import (
     from_bytes,
     restore,
     save,
+    save_async,
     serialization,
     to_bytes,
 )
@@ -248,3 +249,28 @@ def test_an_array_of_another_library_is_refused_by_its_path(write: Any, dtype: o
 
     with pytest.raises(InvalidArgumentError, match=r"^expected .*, got .* at \$\.a$"):
         write(tmp_path / "x", {"a": Foreign()})
+
+
+@state
+class Anything:
+    x: Any
+
+
+load(Anything)
+
+
+@pytest.mark.parametrize("size", [4, 2**18])
+@pytest.mark.parametrize("name", ["x.npz", "x.safetensors", "x.msgpack", "directory", "orbax", "background"])
+def test_a_mask_is_never_dropped_without_a_word(name: str, size: int, tmp_path: Path) -> None:
+    masked = np.ma.masked_array(np.arange(float(size)), np.arange(size) % 2 == 0)
+    writers: dict[str, Any] = {"orbax": orbax.write, "background": lambda *what: save_async(*what).result()}
+    with pytest.raises(TreatyError, match=r"(?i)mask"):
+        writers.get(name, save)(tmp_path / name, Anything(x=masked))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tree_with_a_masked_array_is_refused_by_orbax_and_npz(tmp_path: Path) -> None:
+    tree = {"x": np.ma.masked_array(np.arange(4.0), [True, False, False, False])}
+    for write in (orbax.write, npz.write):
+        with pytest.raises(TreatyError, match=r"(?i)mask.* at \$\.x"):
+            write(tmp_path / "x.npz", tree)

@@ -17,8 +17,10 @@ from tests.command_runner import command_runner
 from tests.faults.states import Run, run
 from tests.runtime.test_restore_formats import WRITERS, train
 from treaty.cli import main
-from treaty.runtime import CheckpointManager
+from treaty.runtime import CheckpointManager, save
+from treaty.runtime import inspect as inspect_checkpoint
 from treaty.runtime.formats import msgpack
+from treaty.schema import TreatyError
 
 
 def inspect(*arguments: object, code: int = 0) -> Result:
@@ -206,3 +208,12 @@ print(*sorted({{"jax", "numpy", "tensorstore", "treaty.generator"}} & set(sys.mo
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"[0-9]+\n", done.stdout)
+
+
+def test_values_of_a_checkpoint_that_was_replaced_since_are_not_called_damaged(tmp_path: Path) -> None:
+    save(tmp_path / "run", run(1))
+    found = inspect_checkpoint(tmp_path / "run")
+    save(tmp_path / "run", run(2))
+    with pytest.raises(TreatyError, match=r"as it was inspected, got another checkpoint since; inspect it again$"):
+        _ = found.values
+    assert inspect_checkpoint(tmp_path / "run").values["note",] == "run 2"

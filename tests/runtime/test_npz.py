@@ -1,5 +1,8 @@
 """np.savez files: read lazily by name or by class, and written so that nothing is lost."""
 
+import errno
+import io
+import os
 import zipfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +18,7 @@ from jax import Array
 from jaxtyping import BFloat16, Float32, Key
 
 from treaty.generator import load
-from treaty.runtime import CorruptCheckpointError, StateMismatchError
+from treaty.runtime import CorruptCheckpointError, StateMismatchError, StorageError, verify
 from treaty.runtime._lazy import LazyArray
 from treaty.runtime.formats import npz
 from treaty.runtime.formats.npz.names import join, split
@@ -228,3 +231,46 @@ def test_one_place_holds_one_value(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", **both)
     with pytest.raises(CorruptCheckpointError, match=r"got two on the way to \$.a.b"):
         npz.read_tree(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("call", ["pread", "preadv"])
+def test_a_disk_that_fails_is_no_damage(save: Any, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "x.npz", w=np.arange(2000.0), v=np.arange(3000.0))
+    whole = npz.read_tree(tmp_path / "x.npz")
+    read = getattr(os, call)
+
+    def fail(*_: object) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, call, fail)
+    is_filled = (call == "preadv") == (save is np.savez)  # what is compressed is read as a stream
+    for reading in [whole["w"].read] * is_filled + [lambda: npz.read_tree(tmp_path / "x.npz")] * (call == "pread"):
+        with pytest.raises(StorageError) as told:
+            reading()
+        assert str(told.value) == f"cannot read {tmp_path / 'x.npz'}: {os.strerror(errno.EIO)}"
+    with monkeypatch.context() as later:
+        later.setattr(os, call, read)
+        assert whole["w"].read()[7] == 7.0
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_compression_that_numpy_does_not_write_is_refused(kind: int, tmp_path: Path) -> None:
+    np.savez(tmp_path / "plain.npz", w=np.arange(2000.0))
+    with zipfile.ZipFile(tmp_path / "plain.npz") as plain, zipfile.ZipFile(tmp_path / "x.npz", "w", kind) as other:
+        other.writestr("w.npy", plain.read("w.npy"))
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    content[200:220] = bytes(20)
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(CorruptCheckpointError, match=f"got compression {kind} at 'w.npy'"):
+        npz.read_tree(tmp_path / "x.npz")["w"].read()
+
+
+@pytest.mark.parametrize("shape", [(2**62, 0), (0, 2**40, 2**40), (1,) * 65])
+def test_a_shape_that_numpy_cannot_hold_is_damage(shape: tuple[int, ...], tmp_path: Path) -> None:
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("w.npy", head.getvalue() + bytes(8 if 0 not in shape else 0))
+    with pytest.raises(CorruptCheckpointError, match=r"expected an array, got .* at 'w\.npy'"):
+        verify(tmp_path / "x.npz")

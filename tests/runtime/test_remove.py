@@ -1,5 +1,6 @@
 """`remove`: all of a checkpoint or nothing of it, and never what is not one."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -17,12 +18,14 @@ from tests.runtime.test_strays import litter_all
 from treaty.runtime import (
     IncompleteCheckpointError,
     MissingCheckpointError,
+    StorageError,
     TreatyError,
     inspect,
     remove,
     restore,
     save,
 )
+from treaty.runtime._storage import workspace as _workspace
 from treaty.runtime._storage.workspace import locked_directory
 from treaty.runtime.commands import checkpoints as commands
 from treaty.runtime.formats.directory import write as _write
@@ -197,3 +200,18 @@ def test_the_command_removes_what_it_can(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: expected a checkpoint of treaty, safetensors, ")
     assert os.listdir(tmp_path) == ["notes.txt"]
     assert command_runner().invoke(commands.remove, []).exit_code == 2
+
+
+def test_a_directory_that_cannot_be_locked_is_not_removed_unlocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "x", model(1))
+
+    def no_more(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_workspace, "open_lock", no_more)
+        with pytest.raises(StorageError, match="Too many open files"):
+            remove(tmp_path / "x")
+    assert restore(tmp_path / "x", Model).layers

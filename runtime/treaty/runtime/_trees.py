@@ -23,8 +23,8 @@ def check_depth(path: Path) -> None:
 
 
 def is_stored_array(leaf: Any) -> bool:
-    """Whether a leaf of a state dict is stored as an array: of numpy or JAX, or one that is still to be read."""
-    return isinstance(leaf, (np.ndarray, jax.Array, LazyArray))
+    """Whether a leaf of a state dict is stored as an array: of numpy, but for masked ones, or JAX, or one that is still to be read."""
+    return isinstance(leaf, (np.ndarray, jax.Array, LazyArray)) and not isinstance(leaf, np.ma.MaskedArray)
 
 
 def is_stored_key(node: Any) -> bool:

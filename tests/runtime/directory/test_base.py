@@ -22,6 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.runtime.directory.states import Train, bits, files_of, train
 from treaty import runtime
 from treaty.runtime import MissingCheckpointError, TreatyError
+from treaty.runtime._lazy import as_bytes
 from treaty.runtime._process.uninterrupted import task_of_this_thread
 from treaty.runtime._storage.links import Linker
 from treaty.runtime.directory import restore, save, save_async, verify
@@ -29,7 +30,6 @@ from treaty.runtime.formats.directory import remembered as _remembered
 from treaty.runtime.formats.directory import write as _write
 from treaty.runtime.formats.directory.manifest import NAME, parse
 from treaty.runtime.formats.directory.places import Local
-from treaty.runtime.formats.directory.plan import as_bytes
 
 pytestmark = pytest.mark.usefixtures("fine_layout")
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.runtime.directory.states import Linear, Train, bits, files_of, linear, train
 from treaty.runtime import IncompleteCheckpointError
+from treaty.runtime._process.forks import open_lock
 from treaty.runtime._storage import files as _files
 from treaty.runtime.directory import inspect, restore, save, verify
 from treaty.runtime.formats.directory import places as _places
@@ -251,3 +252,64 @@ def test_a_key_value_store_commits_by_a_conditional_write() -> None:
     kept = inspect(url)
     assert len({key.split(b"/")[0] for key in _remote.Remote(url)._store.list().result()}) == 2
     assert kept.path == url
+
+
+def test_what_cannot_be_removed_after_the_commit_makes_no_save_fail(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file of somebody else's that looks like a manifest which was not put in place."""
+    (checkpoint / ".treaty.json.0123.tmp").touch()
+    unlink = Path.unlink
+
+    def refused(file: Path, missing_ok: bool = False) -> None:
+        if file.name == ".treaty.json.0123.tmp":
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        unlink(file, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        for seed in (2, 3):
+            save(checkpoint, train(seed))
+            assert bits(restore(checkpoint, Train)) == bits(train(seed))
+            assert len(os.listdir(checkpoint)) == 3  # the data of the one before is gone
+        assert f"remains of earlier saves in {checkpoint} could not be removed: " in caplog.text
+    save(checkpoint, train(4))
+    assert len(os.listdir(checkpoint)) == 2
+
+
+def test_a_directory_that_goes_before_it_is_locked_is_not_the_one_that_is_saved_to(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside = tmp_path / "aside"
+
+    def open_late(path: Path) -> int:
+        if not aside.exists():
+            opened = open_lock(path)
+            os.rename(path, aside)  # as `remove` does
+            return opened
+        return open_lock(path)
+
+    monkeypatch.setattr(_places, "open_lock", open_late)
+    save(checkpoint, train(3))
+    assert bits(restore(checkpoint, Train)) == bits(train(3))
+    assert bits(restore(aside, Train)) == bits(train(1))
+
+
+def test_a_save_to_the_directory_that_took_the_place_meanwhile_is_seen(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks: list[int] = []
+
+    def open_late(path: Path) -> int:
+        opened = open_lock(path)
+        if not locks:
+            os.rename(path, tmp_path / "aside")
+            path.mkdir()
+            locks.append(os.open(path, os.O_RDONLY))
+            fcntl.flock(locks[0], fcntl.LOCK_EX)
+        return opened
+
+    monkeypatch.setattr(_places, "open_lock", open_late)
+    with pytest.raises(TreatyError, match="got another save that is writing to it"):
+        save(checkpoint, train(3))
+    os.close(locks[0])

@@ -1,6 +1,7 @@
 """Manifests are strict: what is written is read back equal, and nothing else is read."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.runtime.directory.states import Train
-from treaty.runtime import CorruptCheckpointError, NewerFormatError
+from tests.runtime.directory.states import Linear, Train, linear
+from treaty.runtime import CheckpointManager, CorruptCheckpointError, NewerFormatError
+from treaty.runtime._trees import MOST_LEVELS
 from treaty.runtime.directory import inspect, restore, verify
 from treaty.runtime.formats.directory.checksum import checksum
 from treaty.runtime.formats.directory.layout import chunk_name, chunk_number, chunk_shape, chunk_starts
-from treaty.runtime.formats.directory.manifest import File, Leaf, Manifest, data_of, parse
+from treaty.runtime.formats.directory.manifest import MOST_KEYS, File, Leaf, Manifest, data_of, parse, step_of
 from treaty.schema import TreatyError, schema_of
 
 
@@ -268,3 +270,50 @@ def test_chunks_are_as_large_as_the_limit_allows() -> None:
     assert chunk_shape((7, 4096), 4, 7 * 1024 * 4) == (1, 4096)
     assert chunk_shape((10007, 64), 1, 10007 * 32) == (10007, 32)  # 10007 is prime
     assert chunk_name((0, 3)) == "c.0.3"
+
+
+@pytest.mark.parametrize(
+    "metrics", [{"more": 2.0}, {"loss": 1.0, "more": 2.0}, {"loss": 1.0, "more": 2.0, "step": 3.0}]
+)
+def test_a_metric_may_have_the_name_of_a_member_of_the_manifest(metrics: dict[str, float], tmp_path: Path) -> None:
+    state = linear(2, 3)
+    with CheckpointManager(tmp_path / "run", Linear, keep_last=1) as manager:
+        manager.save(1, state, metrics=metrics)
+        manager.wait()
+        assert manager.metrics(1) == metrics
+        manager.save(2, state)
+        manager.wait()
+        assert manager.all_steps() == [2]
+
+
+def test_what_a_manager_notes_is_in_the_manifest_itself_and_in_no_object_inside(checkpoint: Path) -> None:
+    alike = [{"x": 0, "more": {"step": {"step": 7}}}] * 50_000
+    content = forged((checkpoint / "treaty.json").read_bytes(), lambda data: data.update(more={}, later=alike))
+    assert step_of(content) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda leaves: leaves.append(leaves[0]), r"expected each path once, got \$\.step twice at leaves"),
+        (lambda leaves: leaves[0].update(path=["params"]), r"got \$\.params\.\S+ inside the leaf \$\.params at leaves"),
+        (lambda leaves: leaves[0].update(path=["a"] * 401), r"expected at most 400 keys in a path, got 401 at leaves"),
+    ],
+)
+def test_which_path_is_wrong_is_said(change: Callable[[Any], Any], message: str, checkpoint: Path) -> None:
+    content = (checkpoint / "treaty.json").read_bytes()
+    with pytest.raises(CorruptCheckpointError, match=message):
+        parse(forged(content, lambda data: change(data["leaves"])), "here")
+    assert MOST_KEYS == MOST_LEVELS
+
+
+def test_a_path_of_very_many_keys_takes_no_more_memory_than_its_manifest(checkpoint: Path) -> None:
+    content = (checkpoint / "treaty.json").read_bytes()
+    long = forged(content, lambda data: data["leaves"][0].update(path=[""] * 20_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptCheckpointError, match="expected at most 400 keys in a path, got 20000"):
+            parse(long, "here")
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(long)
+    finally:
+        tracemalloc.stop()

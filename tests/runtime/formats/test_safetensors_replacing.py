@@ -6,9 +6,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,13 @@ import pytest
 import safetensors.numpy
 
 from tests.faults.places import some
-from treaty.runtime import CorruptCheckpointError
+from treaty.runtime import CorruptCheckpointError, remove
 from treaty.runtime._storage.workspace import workspace
 from treaty.runtime.formats import safetensors as format
 from treaty.runtime.formats.safetensors.members import under_prefix
 from treaty.schema import TreatyError
 
+REPLACING = ("safetensors/files.py", "safetensors/members.py")
 KINDS = {"shards": 64, "single": None}
 
 
@@ -50,26 +50,33 @@ class Interrupted(BaseException):
     pass
 
 
-@contextmanager
-def interrupted_at(count: int) -> Iterator[list[int]]:
-    """An exception after the count-th line of the code that replaces files, as a signal's handler would raise it."""
-    lines = [0]
+def lines_of(call: Callable[[], object], stop_at: int = 0) -> int:
+    """How many lines of the code that replaces files a call takes; at one of them it is ended by an exception.
+
+    In a thread of its own: the main thread has such work done by a helper, in which nothing is interrupted.
+    """
+    lines = 0
 
     def trace(frame: Any, event: str, _: Any) -> Any:
-        if "_safetensors_" not in frame.f_code.co_filename and "_workspace" not in frame.f_code.co_filename:
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith(REPLACING):
             return None
         if event == "line":
-            lines[0] += 1
-            if lines[0] == count:
+            lines += 1
+            if lines == stop_at:
                 raise Interrupted
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield lines
-    finally:
-        sys.settrace(before)
+    def traced() -> None:
+        sys.settrace(trace)
+        try:
+            call()
+        finally:
+            sys.settrace(None)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(traced).result()
+    return lines
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a lock that the collector closes
@@ -78,14 +85,12 @@ def interrupted_at(count: int) -> Iterator[list[int]]:
 def test_an_exception_at_any_line_leaves_the_old_or_the_new_one(old: str, new: str, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save(path, 1, old)
-    with interrupted_at(0) as lines:
-        save(path, 2, new)
+    lines = lines_of(lambda: save(path, 2, new))
     seen = set()
-    for line in some(lines[0], 15):
+    for line in some(lines, 40):
         save(path, 1, old)
         try:
-            with interrupted_at(line):
-                save(path, 2, new)
+            lines_of(lambda: save(path, 2, new), stop_at=line)
         except Interrupted:
             seen.add(found(path))
         save(path, 3, new)
@@ -268,3 +273,47 @@ def test_two_writers_never_leave_a_mixture(locks: bool, tmp_path: Path, monkeypa
     monkeypatch.undo()
     save(path, 100)
     assert (found(path), files(path)) == (100, 6)
+
+
+@pytest.mark.parametrize("newer", KINDS)
+def test_no_older_checkpoint_comes_back_while_one_is_removed(
+    newer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are there where a save was killed before it had removed what it replaces."""
+    path = tmp_path / "model.safetensors"
+    save(path, 1, "single" if newer == "shards" else "shards")
+    shutil.copytree(tmp_path, tmp_path.with_name(f"kept-{newer}"))
+    save(path, 2, newer)
+    shutil.copytree(tmp_path.with_name(f"kept-{newer}"), tmp_path, dirs_exist_ok=True)
+    assert found(path) == 2
+    unlink = Path.unlink
+
+    def unlinked_once(file: Path, missing_ok: bool = False) -> None:
+        unlink(file, missing_ok)
+        raise Interrupted
+
+    monkeypatch.setattr(Path, "unlink", unlinked_once)
+    while any(tmp_path.iterdir()):
+        with pytest.raises(Interrupted):
+            remove(path)
+        if path.exists() or path.with_name("model.safetensors.index.json").exists():
+            assert found(path) == 2
+
+
+def test_what_a_save_replaces_and_cannot_remove_makes_it_fail_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save(path, 1)
+    unlink = Path.unlink
+
+    def refused(file: Path, missing_ok: bool = False) -> None:
+        if file.parent == tmp_path and file.name.startswith("model"):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        unlink(file, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    for step, kind in ((2, "shards"), (3, "single"), (4, "shards")):
+        save(path, step, kind)
+        assert found(path) == step
+    assert "could not be removed: Operation not permitted" in caplog.text

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from treaty.runtime._errors import InvalidArgumentError
+from treaty.runtime._errors import InvalidArgumentError, storing
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._storage.paths import AnyPath, path_or_url
 from treaty.runtime.formats.shared.format import Format
@@ -41,7 +41,8 @@ def _inspect(format: Format, place: str, known: Known) -> Inspection:
 def inspect_step(path: AnyPath, step: int) -> Inspection:
     """Look into one step of a directory of steps, of Treaty's manager or of Orbax's."""
     place, _ = path_or_url(path)
-    format = format_at(place)
+    with storing("read", place):
+        format = format_at(place)
     if format.step_path is None:
         raise InvalidArgumentError(f"expected a directory of steps, got a checkpoint of {format.name} at {place}")
     found = inspect(format.step_path(place, step))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from treaty.runtime._errors import InvalidArgumentError
@@ -45,7 +45,7 @@ def save(
     of a directory: smaller, and slower to write and to read.
     Several processes save to a directory together, and wait for each other for `timeout` seconds, by default 3600.
     """
-    with _telling(path):
+    with telling(path):
         place, format = _meant(path)
         if revision is not None and keymap is not None:
             raise TreatyError("expected revision or keymap, got both: a key map gives names to the present class")
@@ -74,7 +74,7 @@ def save_async(
     timeout: float | None = None,
 ) -> SaveHandle:
     """As `save` for a directory or URL, but return when the state is copied; the handle tells how the save ended."""
-    with _telling(path):
+    with telling(path):
         place, format = _meant(path)
         if format.write_later is None:
             raise TreatyError(f"expected a directory or a URL, got the file {place!r}; save writes files")
@@ -107,7 +107,8 @@ def _save_as(
     if format.write_instance is not None and keymap is None and revision is None:
         format.write_instance(place, codec_for(state, cls), state)
         if measure.is_wanted:
-            measure.nbytes = os.path.getsize(place)
+            with suppress(OSError):  # it is saved, whatever became of it since
+                measure.nbytes = os.path.getsize(place)
         return
     found = checked(state, cls, keymap, revision)
     format.write(place, found.tree, _filled(writing, found))
@@ -165,12 +166,13 @@ def _check_options(place: str, format: Format, given: Mapping[str, object]) -> N
 
 
 @contextmanager
-def _telling(path: object) -> Iterator[None]:
+def telling(path: object = "") -> Iterator[None]:
     """A save to a directory that is refused here is one that other processes may wait for."""
     try:
         yield
     except (TypeError, TreatyError):
-        if format_meant(str(path)).name != DEFAULT:
+        text = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
+        if format_meant(text).name != DEFAULT:
             raise
         with team():
             raise

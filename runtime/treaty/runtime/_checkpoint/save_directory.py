@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from treaty.runtime._checkpoint.save import as_text, save_as, save_later
+from treaty.runtime._checkpoint.save import as_text, save_as, save_later, telling
 from treaty.runtime._process.background import SaveHandle
 from treaty.runtime._process.team import PATIENCE
 from treaty.runtime._storage.paths import AnyPath, path_or_url
@@ -26,8 +26,9 @@ def save(
     `timeout` seconds. `metadata` is anything that JSON holds. Of what `base`, an earlier checkpoint in a directory, has in the
     same bytes, the new one has hard links.
     """
-    writing = Writing(metadata=metadata or {}, base=as_text(base))
-    save_as(FORMATS[DEFAULT], path_or_url(path)[0], state, cls, None, writing, timeout)
+    with telling():
+        place, writing = path_or_url(path)[0], Writing(metadata=metadata or {}, base=as_text(base))
+    save_as(FORMATS[DEFAULT], place, state, cls, None, writing, timeout)
 
 
 def save_async(
@@ -43,5 +44,6 @@ def save_async(
 
     That waits until the save before it is finished: so long are its arrays held, and they are not held twice.
     """
-    writing = Writing(metadata=metadata or {}, base=as_text(base))
-    return save_later(FORMATS[DEFAULT], path_or_url(path)[0], state, cls, writing, timeout)
+    with telling():
+        place, writing = path_or_url(path)[0], Writing(metadata=metadata or {}, base=as_text(base))
+    return save_later(FORMATS[DEFAULT], place, state, cls, writing, timeout)

@@ -45,7 +45,7 @@ class DirectoryLock:
         self._where = where
         self._descriptor = self._take()
 
-    @uninterrupted
+    @uninterrupted(undo=close_lock)
     def _take(self) -> int:
         with storing("write", self._where):
             make_directory(self._path.parent)

@@ -11,15 +11,18 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 from treaty.runtime._process.uninterrupted import Latch, uninterrupted
+from treaty.schema import TreatyError
 
 Then: TypeAlias = Callable[[BaseException | None], None]  # with what made the save fail
 
 _last: "SaveHandle | None" = None
+_under_way: "set[SaveHandle]" = set()
 _unseen: "list[SaveHandle]" = []  # failed, and nobody asked for the result
-_lock = threading.Lock()  # for these two, never while something is waited for
+_lock = threading.RLock()  # for the order of saves; again by a signal handler, where no helper can be had
 
 
 class SaveHandle:
@@ -40,9 +43,8 @@ class SaveHandle:
         """Wait for the save, and raise what made it fail; TimeoutError if it takes longer than `timeout` seconds."""
         if not self._finished.wait(timeout):
             raise TimeoutError(f"the save to {self.where} is still under way after {timeout} s")
-        with _lock:
-            if self in _unseen:
-                _unseen.remove(self)
+        with suppress(ValueError):
+            _unseen.remove(self)  # under no lock: a signal handler may ask, too
         if self._error is not None:
             raise self._error
 
@@ -63,12 +65,21 @@ class SaveHandle:
             del work, before
             _forget(error)
             self._error = error
-            with _lock:
-                _unseen.append(self)
+            _unseen.append(self)
         finally:
-            self._finished.set()
+            self._end()
         if self._then is not None:
             self._then(self._error)
+
+    def _end(self) -> None:
+        _under_way.discard(self)
+        self._finished.set()
+
+    def _is_left_to_parent(self) -> None:
+        self._error = TreatyError(
+            f"this process was forked while the save to {self.where} was under way; the parent does it"
+        )
+        self._end()
 
 
 def wait_for_earlier() -> None:
@@ -85,6 +96,7 @@ def begin(where: str, work: Callable[[], None], then: Then | None = None) -> Sav
     handle = SaveHandle(where, work, then)
     with _lock:
         before, _last = _last, handle
+    _under_way.add(handle)
     if before is not None and before.done():
         before = None
     # Not a daemon, also where a daemon asks for it: the interpreter waits for it.
@@ -114,7 +126,7 @@ def _forget(error: BaseException | None) -> None:
 @atexit.register
 def _tell_failures() -> None:
     wait_for_earlier()  # which a daemon may be writing itself
-    for handle in _unseen:
+    for handle in _unseen if sys.stderr is not None else ():
         print(f"treaty: the save to {handle.where} failed: {handle._error}", file=sys.stderr)
 
 
@@ -123,7 +135,9 @@ def _in_child() -> None:
     global _last, _lock
     _last = None
     _unseen.clear()
-    _lock = threading.Lock()
+    for handle in list(_under_way):
+        handle._is_left_to_parent()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Lock
+from itertools import count
 from typing import Any, Final
 
 import jax
@@ -27,10 +27,17 @@ class Session:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.taken = 0
+        self._turns = count()
         self.skipped = 0  # saves that the others made, and gave up, without this process
         self.unread: set[str] = set()  # saves to whose end this process no longer listens
         self.has_left = False
         self.process = os.getpid()
+
+    def take(self) -> int:
+        """A number of its own. Under no lock: a signal handler may take one while the main thread does."""
+        turn = next(self._turns)
+        self.taken = turn + 1
+        return turn
 
 
 class Patience:
@@ -53,15 +60,12 @@ class Patience:
         return True
 
 
-_session: Session | None = None
-_lock = Lock()
+_sessions: dict[int, Session] = {}  # by the number of the client, which each holds
 
 
 def take_turn() -> tuple[Session, int]:
     found = _present_session()
-    with _lock:
-        turn = found.taken
-        found.taken += 1
+    turn = found.take()
     if found.has_left:
         found.has_left = False
         found.client.key_value_delete(f"{LEFT}/{jax.process_index()}")
@@ -69,22 +73,19 @@ def take_turn() -> tuple[Session, int]:
 
 
 def _present_session() -> Session:
-    global _session
+    """Where the runtime was started anew, another: so are the numbers."""
     client = _client_of_runtime()
-    with _lock:
-        if _session is None or _session.client is not client:  # the runtime was started anew, and so are the numbers
-            _session = Session(client)
-        return _session
+    return _sessions.setdefault(id(client), Session(client))
 
 
 @atexit.register
 def _leave() -> None:
     """Let those who wait for this process know that it will not come."""
-    is_own = _session is not None and _session.process == os.getpid()  # not a fork that ends
-    if _session is not None and is_own and _client_or_none() is _session.client:
-        _session.has_left = True
+    found = _sessions.get(id(_client_or_none()))
+    if found is not None and found.process == os.getpid():  # not a fork that ends
+        found.has_left = True
         with suppress(jax.errors.JaxRuntimeError):
-            _session.client.key_value_set(f"{LEFT}/{jax.process_index()}", "", allow_overwrite=True)
+            found.client.key_value_set(f"{LEFT}/{jax.process_index()}", "", allow_overwrite=True)
 
 
 def asked(function: Callable[..., Any], *args: Any) -> Any:

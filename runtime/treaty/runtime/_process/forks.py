@@ -81,9 +81,8 @@ def check_readable(state: object) -> None:
         return
     import jax
 
-    arrays: list[Any] = [
-        leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)
-    ]  # its type lacks is_ready
+    # Any: the type of jax.Array lacks is_ready.
+    arrays: list[Any] = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)]
     for array in arrays:
         if not array.is_ready() or any(device.platform != "cpu" for device in array.devices()):
             raise TreatyError(

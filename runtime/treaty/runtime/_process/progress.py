@@ -8,7 +8,7 @@ from contextlib import contextmanager
 @contextmanager
 def progress_bar(what: str, total: int, wanted: bool | None) -> Iterator[Callable[[int], None]]:
     """Gives the function to call with bytes done. `wanted` None: where standard error is a terminal."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
+    if not (_is_terminal() if wanted is None else wanted):
         yield lambda _: None
         return
     from rich.console import Console
@@ -28,3 +28,10 @@ def progress_bar(what: str, total: int, wanted: bool | None) -> Iterator[Callabl
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()  # None in a program that was started without one
+    except ValueError:  # it was closed since
+        return False

@@ -21,13 +21,14 @@ interrupted, and do their work themselves. A process has one helper, since to st
 import _thread
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from treaty.schema import TreatyError
 
@@ -39,15 +40,25 @@ class Stopped(BaseException):
     """Raised in the work of a call that was interrupted; its caller sees what interrupted it."""
 
 
-def uninterrupted(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A function that, called by the main thread, is done by the helper."""
+@overload
+def uninterrupted(function: Callable[_P, _T]) -> Callable[_P, _T]: ...
+@overload
+def uninterrupted(*, undo: Callable[[_T], object]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]: ...
+def uninterrupted(function: Any = None, *, undo: Callable[[Any], object] | None = None) -> Any:
+    """A function that, called by the main thread, is done by the helper.
+
+    Of one whose result must be given back, `undo` is called with a result that nobody gets, the caller being interrupted.
+    """
+    if function is None:
+        return partial(uninterrupted, undo=undo)
 
     @wraps(function)
-    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if threading.get_ident() != threading.main_thread().ident:
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        if (
+            threading.get_ident() != threading.main_thread().ident or sys.is_finalizing()
+        ):  # then no other thread goes on
             return function(*args, **kwargs)
-        result: _T = _by_helper(Task(partial(copy_context().run, function, *args, **kwargs)))
-        return result
+        return _by_helper(Task(partial(copy_context().run, function, *args, **kwargs)), undo)
 
     return guarded
 
@@ -80,7 +91,7 @@ class Latch:
         gate.acquire()
         self._waiting.add(gate)  # before the question: whoever sets it meanwhile finds the gate, or is seen
         if not self._is_set:
-            gate.acquire(True, -1 if timeout is None else max(0, timeout))
+            gate.acquire(True, -1 if timeout is None else max(0, min(timeout, _thread.TIMEOUT_MAX)))
         self._waiting.discard(gate)
         return self._is_set
 
@@ -180,21 +191,25 @@ def doing(task: Task[Any] | None) -> Iterator[None]:
         _of_this_thread.task = outer
 
 
-def _by_helper(task: Task[_T]) -> Any:
+def _by_helper(task: Task[Any], undo: Callable[[Any], object] | None = None) -> Any:
     interrupted: BaseException | None = None
-    while not task.ended.is_set():
-        try:
-            _desk.take(task)
-            task.ended.wait()
-        except BaseException as error:
-            task.is_stopping = True
-            interrupted = error
     try:
+        while not task.ended.is_set():
+            try:
+                _desk.take(task)
+                task.ended.wait()
+            except BaseException as error:
+                task.is_stopping = True
+                interrupted = error
         if interrupted is not None:
             raise interrupted
         if task.error is not None:
             raise task.error
         return task.result
+    except BaseException:
+        if undo is not None and task.result is not None:
+            _by_helper(Task(partial(undo, task.result)))
+        raise
     finally:
         del task, interrupted  # with their tracebacks they would keep this frame, and what its callers hold
 

@@ -1,5 +1,6 @@
 """Threads for work that waits for a disk or a store."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -82,6 +83,8 @@ class Workers:
             self._jobs.put(job)
 
     def _start(self) -> bool:
+        if sys.is_finalizing():
+            return False
         thread = threading.Thread(target=self._work, name=self._name, daemon=False)
         try:
             thread.start()

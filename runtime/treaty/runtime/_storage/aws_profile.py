@@ -34,14 +34,6 @@ class Profile:
         said = {**_section(config, section), **_section(credentials, name)}
         return cls(name, asked is not None, credentials, config, said)
 
-    @property
-    def region(self) -> str | None:
-        return self.said.get("region")
-
-    @property
-    def endpoint(self) -> str | None:
-        return self.said.get("endpoint_url")
-
     def credentials(self) -> dict[str, Any] | None:
         """TensorStore's spec, which names the files; None where there are none, for the rest of AWS's chain."""
         if _KEYS in self.said or _ROLE in self.said:

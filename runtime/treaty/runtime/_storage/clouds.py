@@ -19,6 +19,7 @@ from treaty.schema import TreatyError
 # hour, too long for a mistyped endpoint.
 RETRIES: Final = {"max_retries": 8, "initial_delay": "1s", "max_delay": "32s"}
 
+FAILURES: Final = (ValueError, OSError, LookupError, RuntimeError)  # what TensorStore raises
 _DETAILS: Final = re.compile(r" \[[\w-]+='")
 _NUMBER: Final = re.compile(r" \[os_error_code='([0-9]+)'")
 _STORAGE: Final = ("ABORTED", "CANCELLED", "DEADLINE", "PERMISSION", "RESOURCE", "UNAUTHENTICATED", "UNAVAILABLE")
@@ -68,12 +69,14 @@ def _s3() -> dict[str, Any]:
         settings["aws_credentials"] = {"type": "environment"}
     elif (credentials := profile.credentials()) is not None:
         settings["aws_credentials"] = credentials
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or profile.endpoint
+    endpoint = (
+        os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or profile.said.get("endpoint_url")
+    )
     if endpoint:
         if _CREDENTIALS.match(endpoint):
             raise TreatyError("expected AWS_ENDPOINT_URL without credentials, got one with @")
         settings["endpoint"] = endpoint
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or profile.region
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or profile.said.get("region")
         if region:  # without an endpoint TensorStore asks AWS where the bucket is
             settings["aws_region"] = region
     return settings

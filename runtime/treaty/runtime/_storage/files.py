@@ -49,16 +49,14 @@ def replacing(path: str | os.PathLike[str], like: str | os.PathLike[str] | None 
         _refuse_special(place)
         temporary, descriptor = _created(place, place if os.path.exists(place) else like)
         try:
-            try:
-                yield descriptor
-                os.fsync(descriptor)
-                os.replace(temporary, place)
-            finally:
-                close_lock(descriptor)
+            yield descriptor
+            os.fsync(descriptor)
+            os.replace(temporary, place)
         except BaseException:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+            _remove(descriptor, temporary)
             raise
+        finally:
+            close_lock(descriptor)
         sync_directory(place.parent)
     except BaseException as error:
         first = _first(error, outer)
@@ -85,8 +83,8 @@ def _created(place: Path, like: str | os.PathLike[str] | None) -> tuple[Path, in
             with suppress(FileNotFoundError):  # removed by another writer: then it is for its owner alone
                 keep_permissions(like, descriptor)
     except BaseException:
+        _remove(descriptor, temporary)
         close_lock(descriptor)
-        temporary.unlink(missing_ok=True)
         raise
     return temporary, descriptor
 
@@ -100,16 +98,18 @@ def _open_new(temporary: Path, like: object) -> int | None:
             if not _removed_dead(temporary):
                 return None
             continue
+        is_locked = None
         try:
-            if try_lock(descriptor) and _is_at(descriptor, temporary):
+            is_locked = try_lock(descriptor)
+            if is_locked and _is_at(descriptor, temporary):
                 return descriptor
-            # Another writer took it for a dead one's before it was locked; or there are no locks.
-            if _is_at(descriptor, temporary):
-                temporary.unlink(missing_ok=True)
         except BaseException:
+            _remove(descriptor, temporary)
             close_lock(descriptor)
-            temporary.unlink(missing_ok=True)
             raise
+        # Another writer took it for a dead one's before it was locked, and removes it; or there are no locks.
+        if is_locked is None:
+            _remove(descriptor, temporary)
         close_lock(descriptor)
         return None
 
@@ -117,19 +117,25 @@ def _open_new(temporary: Path, like: object) -> int | None:
 def _removed_dead(temporary: Path) -> bool:
     """Whether what a killed writer left is gone."""
     try:
-        descriptor = open_lock(temporary, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = open_lock(temporary, os.O_WRONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
         return True
-    except OSError:  # of another user, or a link
+    except OSError:  # of another user, a link, or a pipe that nobody reads
         return False
     try:
-        if not try_lock(descriptor):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode) or not try_lock(descriptor):
             return False
-        if _is_at(descriptor, temporary):
-            temporary.unlink(missing_ok=True)
-        return True
+        _remove(descriptor, temporary)
+        return not _is_at(descriptor, temporary)
     finally:
         close_lock(descriptor)
+
+
+def _remove(descriptor: int, temporary: Path) -> None:
+    """While it is locked: without the lock another writer may have a file of this name by now."""
+    with suppress(OSError):
+        if _is_at(descriptor, temporary):
+            temporary.unlink(missing_ok=True)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
@@ -224,28 +230,25 @@ def map_file(path: str | os.PathLike[str]) -> "mmap.mmap | bytes":
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def read_buffer(path: str | os.PathLike[str]) -> Any:
-    """The contents of a file: a map of it, or, where it begins as a compressed one does, memory."""
-    with storing("read", path), open_file(path) as file:
+def read_buffer(path: str | os.PathLike[str], folder: Path | None = None) -> Any:
+    """The contents of a file: a map of it, or, where it begins as a compressed one does, memory.
+
+    With a `folder`, what is compressed is unpacked into a nameless file there, which is then mapped.
+    """
+    with storing("read" if folder is None else "unpack", path), open_file(path) as file:
         compressor = _compressor(file)
         if compressor is None:
             return map_file(path)
-        contents = bytearray()  # grows in place: the system moves pages, not bytes
-        for block in _decompressed(compressor(file, "rb"), path):
-            contents += block
-        return contents
-
-
-def map_contents(path: str | os.PathLike[str], folder: Path) -> "mmap.mmap | bytes":
-    """As `read_buffer`, but what is compressed is unpacked into a nameless file in `folder`, which is then mapped."""
-    with storing("unpack", path), open_file(path) as file, tempfile.TemporaryFile(dir=folder) as unpacked:
-        compressor = _compressor(file)
-        if compressor is None:
-            return map_file(path)
-        for block in _decompressed(compressor(file, "rb"), path):
-            unpacked.write(block)
-        unpacked.flush()
-        return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ) if unpacked.tell() else b""
+        blocks = _decompressed(compressor(file, "rb"), path)
+        if folder is None:
+            contents = bytearray()  # grows in place: the system moves pages, not bytes
+            for block in blocks:
+                contents += block
+            return contents
+        with tempfile.TemporaryFile(dir=folder) as unpacked:
+            unpacked.writelines(blocks)
+            unpacked.flush()
+            return mmap.mmap(unpacked.fileno(), 0, access=mmap.ACCESS_READ) if unpacked.tell() else b""
 
 
 def open_file(path: str | os.PathLike[str]) -> IO[bytes]:
@@ -340,7 +343,5 @@ _COMPRESSORS: Final[Mapping[str, _Compressor]] = {
     ".gz": _gzip,
     ".zst": _zstd,
 }
-_MAGIC: Final[Mapping[bytes, _Compressor]] = {
-    b"\x1f\x8b": _gzip,
-    b"\x28\xb5\x2f\xfd": _zstd,
-}  # in MessagePack these would be numbers
+# In MessagePack these would be numbers.
+_MAGIC: Final[Mapping[bytes, _Compressor]] = {b"\x1f\x8b": _gzip, b"\x28\xb5\x2f\xfd": _zstd}

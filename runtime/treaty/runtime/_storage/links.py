@@ -30,7 +30,9 @@ class Linker:
         self._can_clone = True
 
     def link(self, source: Path, name: str, size: int, written: int) -> Literal["link", "clone"] | None:
-        """How the file is here now, as it was at a time (in ns): it has a size, and nobody changed it since. None if it is not."""
+        """Link or clone `source` as `name`, if it still has `size` bytes and was not modified after `written` (ns); None if
+        it cannot be done.
+        """
         target = self._folder / name
         with suppress(OSError):  # removed meanwhile; another file system; as many links as there may be; not allowed
             if self._linked(source, target, size, written):

@@ -12,11 +12,15 @@ _T = TypeVar("_T")
 
 
 class Known(NamedTuple):
-    """What a checkpoint was known by before it was read."""
+    """What a checkpoint was known by before it was read.
 
-    by: object  # compared where reading failed: another one is there by now
-    is_whole: Callable[[], bool] = lambda: True  # asked where reading went well: nothing of another one got into it
-    seen: Any = None  # what its reader need not look for again
+    `by`: identity of the checkpoint; if it changed when reading failed, read again. `is_whole`: after a read, whether nothing
+    was replaced meanwhile. `seen`: what `look` found already (place and manifest).
+    """
+
+    by: object
+    is_whole: Callable[[], bool] = lambda: True
+    seen: Any = None
 
 
 Look: TypeAlias = Callable[[ExitStack], Known]  # what must stay open, so that its number is not given to another file

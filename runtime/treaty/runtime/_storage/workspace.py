@@ -1,5 +1,6 @@
 """A folder beside a checkpoint in which the next one is made. One writer has it at a time, and what a dead one left goes."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -21,7 +22,7 @@ _LOCK: Final = "lock"
 @frozen
 class Workspace:
     folder: Path  # on the file system of the place, so that what is made here can be moved there
-    is_alone: bool  # no other writer can be under way; some network file systems cannot tell
+    is_alone: bool  # False where there are no locks: then another writer may be at work
 
 
 @contextmanager
@@ -53,8 +54,10 @@ def locked_directory(place: Path) -> Iterator[None]:
     """A directory that no save is writing into: saves of Treaty's own format lock it while they do."""
     try:
         descriptor = open_lock(place)
-    except OSError:  # a link that leads nowhere has nothing to be locked
-        yield
+    except OSError as error:
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)) and error.errno != errno.ELOOP:
+            raise
+        yield  # a link that leads nowhere, and a file, have nothing to be locked
         return
     try:
         _lock(descriptor, place)
@@ -90,7 +93,7 @@ def _take(place: Path) -> int | None:
         if folder.is_symlink():
             raise TreatyError(f"expected a folder to work in, got a link at {folder}; remove it")
         try:
-            lock = open_lock(folder / _LOCK, os.O_WRONLY | os.O_CREAT)
+            lock = open_lock(folder / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK)  # a pipe would wait for a reader
         except FileNotFoundError:  # the one before has just removed its folder
             continue
         try:

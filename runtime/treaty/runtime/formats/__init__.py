@@ -1,1 +1,1 @@
-"""One module per storage format; each turns state dicts into bytes or files and back."""
+"""One package per format, each ending in a `Format`; `table` lists them and decides which is meant."""

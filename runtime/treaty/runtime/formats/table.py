@@ -110,7 +110,7 @@ def format_at(path: str) -> Format:
     """The format of what lies at a path. Of a directory of none, the reader of Treaty's own says what it lacks."""
     meant = format_meant(path.rstrip("/"))
     if path_or_url(path)[1]:
-        if not meant.urls:
+        if meant.suffixes:
             local_path(path)  # which says where such files can lie
         return FORMATS[DEFAULT]
     if meant.suffixes and os.path.isfile(path):
@@ -125,7 +125,7 @@ def format_at(path: str) -> Format:
             raise MissingCheckpointError(f"expected a file, got nothing at {path!r}")
         raise MissingCheckpointError(f"expected a checkpoint, got nothing at {path}")
     if os.path.isdir(path):
-        for hint in (format.hint(path) for format in FORMATS.values()):
+        for hint in (format.hint(path) for format in FORMATS.values() if format.hint is not None):
             if hint is not None:
                 raise InvalidArgumentError(hint)
         return FORMATS[DEFAULT]
@@ -134,7 +134,12 @@ def format_at(path: str) -> Format:
 
 def reading(path: AnyPath, use: "Callable[[Source], _T]", name: str | None = None) -> _T:
     """What `use` makes of the open checkpoint at a path; it begins again where another takes its place meanwhile."""
-    return looking(path, lambda format, place, known: use(format.open(place, known)), name)
+    return looking(path, lambda format, place, known: use(_opened(format, place, known)), name)
+
+
+def _opened(format: Format, place: str, known: Known) -> "Source":
+    with storing("read", place):
+        return format.open(place, known)
 
 
 def looking(path: AnyPath, use: Callable[[Format, str, Known], _T], name: str | None = None) -> _T:
@@ -149,7 +154,7 @@ class _Recognised:
 
     def __init__(self, place: str, is_url: bool, name: str | None) -> None:
         self._place, self._is_url, self._name = place, is_url, name
-        self._found: Format | TreatyError | OSError | None = None
+        self._found: Format | TreatyError | None = None
         self.known = Known(None)
 
     def __call__(self, held: ExitStack) -> Known:
@@ -158,9 +163,10 @@ class _Recognised:
 
             put_back(Path(self._place))
         try:
-            self._found = format_at(self._place) if self._name is None else format_named(self._name)
-            known = self._found.look(self._place, held)
-        except (TreatyError, OSError) as error:
+            with storing("read", self._place):
+                self._found = format_at(self._place) if self._name is None else format_named(self._name)
+                known = self._found.look(self._place, held)
+        except TreatyError as error:
             self._found = error
             known = Known((type(error), str(error)))
         self.known = known._replace(by=(getattr(self._found, "name", None), known.by))

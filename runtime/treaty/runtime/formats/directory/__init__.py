@@ -12,7 +12,6 @@ FORMAT = Format(
     takes=frozenset({"base", "compress", "metadata", "timeout"}),
     keeps_schema=True,
     shared=True,
-    urls=True,
     owns=later(f"{__name__}.recognise:owns"),
     write_later=later(f"{__name__}.save:write_later"),
     inspect=later(f"{__name__}.inspect:inspect_known"),

@@ -10,7 +10,7 @@ from attrs import frozen
 from treaty.runtime._errors import MissingCheckpointError, storing
 from treaty.runtime._storage.links import Linker
 from treaty.runtime.formats.directory.layout import chunk_starts
-from treaty.runtime.formats.directory.manifest import DATA, NAME, File, Leaf, parse_contents, upper_of
+from treaty.runtime.formats.directory.manifest import NAME, File, Leaf, parse_contents, upper_of
 from treaty.runtime.formats.directory.places import Local, Place, committed, place_of
 from treaty.schema import TreatyError
 
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger("treaty")
 
 @frozen
 class EarlierFile:
-    """A file of an earlier checkpoint. `digest` is None for what follows from the manifest."""
+    """A file of an earlier checkpoint. `digest` is None for a zarr.json: the manifest determines its bytes."""
 
     name: str
     size: int
@@ -52,13 +52,12 @@ class BaseManifest:
         """One that is damaged is no reason not to save."""
         try:
             found = parse_contents(self.content, self.place.where)
-            data = found.parser.matching(found.data["data"], DATA, "data")
         except TreatyError as error:
             _say_in_full(where, self.place.where, error)
             return None
         leaves = {leaf.path: (number, leaf) for number, leaf in enumerate(found.leaves) if leaf.is_chunked}
         files = {file.name: file for file in found.files}
-        return Base(self.place, data, self.written, leaves, files, upper_of(found.data), self.is_synced)
+        return Base(self.place, found.folder, self.written, leaves, files, upper_of(found.data), self.is_synced)
 
 
 def base_at(path: str, place: Place, *, must_exist: bool) -> BaseManifest | None:

@@ -36,10 +36,5 @@ def upper(digest: str) -> str:
     return digest[:16]
 
 
-def running() -> "xxhash.xxh3_64":
-    """For data that comes in blocks: `update`, then `hexdigest`."""
-    return xxhash.xxh3_64()
-
-
 def is_checksum(value: object) -> bool:
     return type(value) is str and _DIGITS.match(value) is not None

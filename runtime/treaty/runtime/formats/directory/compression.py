@@ -12,6 +12,7 @@ import numpy as np
 import tensorstore as ts
 
 from treaty.runtime._errors import CorruptCheckpointError
+from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._storage.memory import HostArray
 from treaty.runtime.formats.directory.checksum import digest
 from treaty.runtime.formats.directory.layout import array_metadata, chunk_name
@@ -40,7 +41,7 @@ def compressed(leaf: Leaf, wanted: bool) -> Leaf:
 
 
 def stored_digest(content: bytes | HostArray) -> str:
-    """The digest of a compressed chunk with the size, in hexadecimal digits, behind it: known when it is compressed."""
+    """Digest of the compressed bytes, followed by their count in hex: both are known only after compressing."""
     return f"{digest(content)}{len(content):x}"
 
 
@@ -78,6 +79,7 @@ def decompress(leaf: Leaf, content: HostArray, memory: HostArray) -> None:
 
 def _open(leaf: Leaf) -> tuple[Any, Any]:
     """An array of one chunk, in memory of its own."""
+    use_tensorstore()
     context = ts.Context({"cache_pool": {"total_bytes_limit": 0}})
     kvstore = wait_for(ts.KvStore.open({"driver": "memory"}, context=context), "make room for a chunk")
     store = wait_for(

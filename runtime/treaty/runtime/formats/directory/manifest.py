@@ -7,7 +7,9 @@ manifest is believed before it was checked: names have fixed forms, so no path c
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -36,6 +38,7 @@ _HEAD: Final = re.compile(rb'{"treaty":"directory","version":[1-9][0-9]{0,8},"da
 _TRAILER: Final = re.compile(rb',"checksum":"([0-9a-f]{16})"}\n\Z')
 _TRAILER_SIZE: Final = len(b',"checksum":""}\n') + 16
 _KEYS: Final = {"treaty", "version", "data", "schema", "digest", "dims", "metadata", "files", "leaves", "checksum"}
+MOST_KEYS: Final = 400  # in a path: MOST_LEVELS of `_trees`, which needs JAX
 _OVERHEAD: Final = 16  # bytes that a compressed chunk may be longer
 _MORE: Final = "more"  # where later writers put what a reader may ignore
 _REVISIONS: Final = "revisions"  # in there
@@ -134,6 +137,7 @@ class Contents(NamedTuple):
 
     parser: "_Parser"
     data: Mapping[str, Any]
+    folder: str  # the data directory
     dims: Mapping[str, int]
     metadata: Mapping[str, Any]
     files: tuple[File, ...]
@@ -146,10 +150,9 @@ class Contents(NamedTuple):
 def parse(content: bytes, where: str) -> Manifest:
     """A manifest from its bytes, or a CorruptCheckpointError that says what is wrong at `where`."""
     found = parse_contents(content, where)
-    name = found.parser.matching(found.data["data"], DATA, "data")
     more = found.data.get(_MORE)
     return Manifest(
-        name,
+        found.folder,
         found.schema(),
         found.dims,
         found.metadata,
@@ -167,7 +170,8 @@ def parse_contents(content: bytes, where: str) -> Contents:
     files = tuple(map(parser.file, parser.items(data["files"], "files")))
     parser.agree(files, leaves)
     dims = {parser.text(name, "dims"): parser.count(size, "dims") for name, size in parser.map(data, "dims")}
-    return Contents(parser, data, dims, dict(parser.map(data, "metadata")), files, leaves)
+    folder = parser.matching(data["data"], DATA, "data")
+    return Contents(parser, data, folder, dims, dict(parser.map(data, "metadata")), files, leaves)
 
 
 def data_of(content: bytes) -> str | None:
@@ -184,19 +188,26 @@ def step_of(content: bytes) -> Mapping[str, Any] | None:
     """What a manager noted of a step, without reading the rest; empty where none did, and None of a damaged manifest."""
     try:
         _Parser("").check_sum(content)
-        start, end = content.rfind(f',"{_MORE}":'.encode()), _TRAILER.search(content, len(content) - _TRAILER_SIZE)
-        assert end is not None  # of what has a checksum
-        more = (
-            json.loads(content[start : end.start()].partition(b":")[2], parse_constant=_no_constant)
-            if start >= 0
-            else {}
-        )
     except CorruptCheckpointError:
         return None
-    except (ValueError, RecursionError):  # of a later version, or text that looks like it
-        return {}
+    more = _last_member(content[:-_TRAILER_SIZE], _MORE)
     found = more.get(_STEP) if type(more) is dict else None
     return found if type(found) is dict else {}
+
+
+def _last_member(content: bytes, name: str) -> Any:
+    """The value of the last member of an object that lacks its closing brace; None if that has another name.
+
+    An object inside may have a member of this name too, such as a metric. Behind that one come braces.
+    """
+    text, sign = content.decode(errors="replace"), f',"{name}":'
+    start = len(text)
+    while (start := text.rfind(sign, 0, start)) >= 0:
+        with suppress(ValueError, RecursionError):
+            value, end = _JSON.raw_decode(text, start + len(sign))
+            if end == len(text):
+                return value
+    return None
 
 
 class _Parser:
@@ -311,11 +322,18 @@ class _Parser:
         """Names and paths are each there once, and no leaf lies inside another."""
         if len({file.name for file in files}) != len(files):
             self.wrong("each file once", "one twice", "files")
-        seen: set[tuple[str, ...]] = {leaf.path for leaf in leaves}
-        parents = {leaf.path[:-1] for leaf in leaves if leaf.path}
-        inner = {path[:depth] for path in parents for depth in range(len(path) + 1)}
-        if len(seen) != len(leaves) or not seen.isdisjoint(inner):
-            self.wrong("each path once", "one twice, or a leaf inside another", "leaves")
+        seen = {leaf.path for leaf in leaves}
+        if (longest := max(map(len, seen), default=0)) > MOST_KEYS:
+            self.wrong(f"at most {MOST_KEYS} keys in a path", longest, "leaves")
+        if len(seen) != len(leaves):
+            twice = Counter(leaf.path for leaf in leaves).most_common(1)[0][0]
+            self.wrong("each path once", f"{show_keys(twice)} twice", "leaves")
+        # Each part is looked at and none is kept: of long paths there are many.
+        for node in {path[:-1] for path in seen if path}:
+            for depth in range(len(node) + 1):
+                if (outer := node[:depth]) in seen:
+                    inner = show_keys(min(path for path in seen if path[:depth] == outer and path != outer))
+                    self.wrong("each path once", f"{inner} inside the leaf {show_keys(outer)}", "leaves")
         for leaf in leaves:
             if leaf.file is not None:
                 if leaf.file >= len(files):
@@ -419,3 +437,6 @@ def _all(kind: type, items: Sequence[Any]) -> bool:
 
 def _no_constant(text: str) -> Any:
     raise ValueError(f"{text}, which is not JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_no_constant)

@@ -8,27 +8,24 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import wraps
 from io import FileIO
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias
+
+from xxhash import xxh3_64
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError, cannot, storing
 from treaty.runtime._process.forks import close_lock, open_lock, try_lock
 from treaty.runtime._storage.directories import make_directory, sizes_below, sync_directory
-from treaty.runtime._storage.overtaken import mark
+from treaty.runtime._storage.overtaken import TRIES, mark
 from treaty.runtime._storage.paths import for_tensorstore, is_stray, path_or_url
 from treaty.runtime.formats.directory import owner
-from treaty.runtime.formats.directory.checksum import running
 from treaty.runtime.formats.directory.manifest import DATA, NAME, data_of
 from treaty.schema import TreatyError
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
-_T = TypeVar("_T")
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
 _LEFTOVER: Final = re.compile(rf"\.{re.escape(NAME)}\.[0-9a-f]+\.tmp\Z")
 GRACE: Final = 900.0  # seconds in which data may change no more, and its save still be alive on another host
 _BLOCK: Final = 2**20  # bytes read at a time
@@ -99,20 +96,6 @@ def committed(place: Place, content: bytes | None) -> bytes:
     return content
 
 
-def _storing(verb: str) -> "Callable[[_Method], _Method]":
-    """For methods of `Local`: what the system says of a failure becomes a StorageError."""
-
-    def decorate(method: Any) -> Any:
-        @wraps(method)
-        def wrapped(self: "Local", *args: Any) -> Any:
-            with storing(verb, self.where):
-                return method(self, *args)
-
-        return wrapped
-
-    return decorate
-
-
 class Local:
     """A directory. Saves hold an flock on it, so a crashed save leaves no lock behind.
 
@@ -134,37 +117,33 @@ class Local:
         quick = {"file_io_sync": False, "file_io_locking": {"mode": "none"}}
         return {"driver": "file", "path": for_tensorstore(self.path), **quick}
 
-    @_storing("read")
     def manifest(self) -> bytes | None:
         try:
-            with _opened(self.path / NAME) as file:
+            with storing("read", self.where), _opened(self.path / NAME) as file:
                 return file.readall()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    @_storing("write")
     def begin(self) -> str:
-        self._make()
-        self._lock = open_lock(self.path)
-        try:
-            self._is_alone = self._take_lock()
-            self._seen = self.manifest()
-        except BaseException:
-            self._release()
-            raise
-        return owner.take_name()
+        for _ in range(TRIES):
+            with storing("write", self.where):
+                if self._is_taken():
+                    return owner.take_name()
+        raise TreatyError(
+            f"expected {self.where} to stay, got {TRIES} directories there that went before they were locked"
+        )
 
-    @_storing("write")
     def prepare(self, data: str) -> None:
         new, previous = self.path / data, self._previous()
-        if previous is None or not (self.path / previous).is_dir():
-            new.mkdir()
-        else:
-            from treaty.runtime._storage.permissions import keep_permissions
+        with storing("write", self.where):
+            if previous is None or not (self.path / previous).is_dir():
+                new.mkdir()
+            else:
+                from treaty.runtime._storage.permissions import keep_permissions
 
-            new.mkdir(0o700)
-            keep_permissions(self.path / previous, new)
-        sync_directory(self.path)
+                new.mkdir(0o700)
+                keep_permissions(self.path / previous, new)
+            sync_directory(self.path)
         if self._seen is None or previous is not None:  # of a damaged one it is not known what it named
             self._clean(data, None)
 
@@ -178,8 +157,15 @@ class Local:
                 os.makedirs((self.path / name).parent, exist_ok=True)
                 write_new(self.path / name, content)
 
-    @_storing("write")
     def commit(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
+        with storing("write", self.where):
+            self._put_in_place(data, manifest, files)
+        self._note_synced()
+        self._clean(data, self._previous())
+        self._release()
+        owner.release_name(data)
+
+    def _put_in_place(self, data: str, manifest: bytes, files: Mapping[str, int]) -> None:
         from treaty.runtime._storage.files import write_pieces  # not for looking into a checkpoint: it needs numpy
 
         try:
@@ -187,12 +173,8 @@ class Local:
             self.sync(data)
             self._look_again(data, files)
             write_pieces(self.path / NAME, [manifest])
-            self._note_synced()
         except FileNotFoundError as error:
             raise self._taken(f"{data} as it was written, got nothing") from error
-        self._clean(data, self._previous())
-        self._release()
-        owner.release_name(data)
 
     def sync(self, name: str) -> None:
         sync_directory(self.path / name)
@@ -205,7 +187,7 @@ class Local:
 
     def _own_mark(self) -> object:
         """With the time of its inode, which nobody can give to a copy."""
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):  # replaced by another save; it is committed all the same
             return mark(self.path / NAME), os.stat(self.path / NAME).st_ctime_ns
         return None
 
@@ -226,16 +208,15 @@ class Local:
             self._release()
             owner.release_name(data or "")
 
-    @_storing("read")
     def sizes(self, data: str) -> Mapping[str, int | None]:
-        return sizes_below(self.path / data)
+        with storing("read", self.where):
+            return sizes_below(self.path / data)
 
-    @_storing("read")
     def read_into(self, name: str, view: memoryview) -> str:
         """Each block is hashed while it is in the processor's cache."""
-        hashed = running()
+        hashed = xxh3_64()
         try:
-            with _opened(self.path / name) as file:
+            with storing("read", self.where), _opened(self.path / name) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != len(view):
                     raise CorruptCheckpointError(f"expected {len(view)} bytes, got {size} in {name}")
@@ -267,12 +248,24 @@ class Local:
                 "save somewhere else: a checkpoint has its directory for itself"
             )
 
-    def _take_lock(self) -> bool:
-        """Whether no other save can be under way; some network file systems cannot tell."""
-        is_locked = try_lock(self._lock)
-        if is_locked is False:
-            raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it")
-        return is_locked is True
+    def _is_taken(self) -> bool:
+        """Whether the directory that was locked is still the one at the path."""
+        self._make()
+        self._lock = open_lock(self.path)
+        try:
+            is_locked = try_lock(self._lock)
+            if is_locked is False:
+                raise TreatyError(f"expected {self.where} to be free, got another save that is writing to it")
+            self._is_alone = is_locked is True  # some network file systems cannot tell
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if os.path.samestat(os.fstat(self._lock), os.stat(self.path)):
+                    self._seen = self.manifest()
+                    return True
+        except BaseException:
+            self._release()
+            raise
+        self._release()
+        return False
 
     def _look_again(self, data: str, files: Mapping[str, int]) -> None:
         found = self.sizes(data)
@@ -299,8 +292,16 @@ class Local:
         """Remove the previous data, and all remains of which nobody can make a checkpoint any more.
 
         A killed save may have renamed its manifest and not synced it: then the one on disk names the older data, but this
-        save has synced the directory since.
+        save has synced the directory since. What cannot be removed makes no save fail: a later one tries again.
         """
+        try:
+            self._remove_remains(data, previous)
+        except (OSError, TreatyError) as error:
+            from treaty.runtime._process.watching import log  # not for looking into a checkpoint
+
+            log.warning("remains of earlier saves in %s could not be removed: %s", self.where, error)
+
+    def _remove_remains(self, data: str, previous: str | None) -> None:
         try:
             now = os.stat(self.path / data).st_mtime  # by the clock of the file system
         except FileNotFoundError:
@@ -309,9 +310,14 @@ class Local:
         names = {name for name in ours if name == previous or self._is_dead(name, now)} - {data}
         # After the above: what was dead then has committed before, or never will.
         content = self.manifest()
+        failed: OSError | None = None
         for name in names - {None if content is None else data_of(content)}:
-            folder = self.path / name
-            _remove(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
+            try:
+                _remove(self.path / name)
+            except OSError as error:  # which keeps nothing else from being removed
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _is_dead(self, name: str, now: float) -> bool:
         """Whether remains belong to no save that is under way; if it cannot be known, young ones may."""
@@ -380,10 +386,10 @@ def _newest(path: Path) -> float:
     return max(found)
 
 
-def _remove(folder: Path) -> None:
-    from shutil import rmtree  # which imports more than looking into a checkpoint takes
+def _remove(path: Path) -> None:
+    from treaty.runtime._storage.workspace import remove  # which imports more than looking into a checkpoint takes
 
-    rmtree(folder, ignore_errors=True)
+    remove(path)
 
 
 def _ours(name: str) -> bool:

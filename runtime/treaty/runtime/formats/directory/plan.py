@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from jax.sharding import Sharding, SingleDeviceSharding
 
 from treaty.runtime._errors import show_keys
-from treaty.runtime._lazy import LazyArray
+from treaty.runtime._lazy import LazyArray, as_bytes
 from treaty.runtime._state.declared import declared_arrays
 from treaty.runtime._storage.memory import HostArray, copied
 from treaty.runtime._trees import check_depth, flatten, is_stored_array
@@ -65,8 +65,9 @@ class SavePlan:
     packs: tuple[Pack, ...]
     pieces: tuple[Piece, ...]
     # Of several processes only:
-    spare: tuple[Piece, ...] = ()  # not on process 0: process 0 has these arrays too, and writes them
-    sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # digests of such, where a snapshot needs no more
+    # Arrays that process 0 writes and this process has too; their digests are sent for comparison.
+    spare: tuple[Piece, ...] = ()
+    sums: Mapping[int, Mapping[int, str]] = field(factory=dict)  # those digests, if made at the snapshot
     owners: Mapping[int, int] = field(factory=dict)  # on process 0: arrays that one other process has alone
     shards: tuple[Start | None, ...] = ()  # the shape of a shard of each leaf; None for what is not an array
     axes: Mapping[tuple[str, ...], tuple[int, ...]] = field(factory=dict)  # of arrays in shards: those with a name
@@ -157,11 +158,6 @@ def digests_of(piece: Piece, leaf: Leaf) -> dict[int, str]:
 
 def array_digest(array: HostArray) -> str:
     return digest(as_bytes(array))
-
-
-def as_bytes(array: HostArray) -> HostArray:
-    """The bytes of an array in C order; it is copied only if it is in another one."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def is_here(value: Any) -> bool:

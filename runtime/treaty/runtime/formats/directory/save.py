@@ -47,23 +47,23 @@ def write_later(path: str, tree: Mapping[str, Any], writing: Writing) -> SaveHan
 def _planned(path: str, tree: Mapping[str, Any], writing: Writing) -> tuple[Place, SavePlan]:
     """Where and what to write, when the save before it has ended: that may be its base."""
     use_tensorstore()
-    schema = writing.schema
-    if schema is None:
-        plan = plan_tree(tree, _untyped(tree), {}, writing.metadata)
-    else:
-        plan = plan_tree(tree, schema, dims_of(schema, tree), writing.metadata)
-        plan = evolve(plan, revisions=writing.revisions)
-    plan = evolve(plan, step=writing.step)
+    schema, dims = writing.schema, {} if writing.schema is None else dims_of(writing.schema, tree)
+    plan = plan_tree(tree, schema or _untyped(tree), dims, writing.metadata)
+    place = place_of(path)
+    wait_for_earlier()
+    must_exist = jax.process_index() == 0  # which says it for all: on a network file system others may see it later
+    is_compressed = writing.compress is not None
+    plan = evolve(
+        plan,
+        leaves=tuple(compressed(leaf, True) for leaf in plan.leaves) if is_compressed else plan.leaves,
+        compress=is_compressed,
+        revisions={} if schema is None else writing.revisions,
+        step=writing.step,
+        base=None if writing.base is None else base_at(writing.base, place, must_exist=must_exist),
+    )
     if writing.measure is not None:
         writing.measure.nbytes = sum(leaf.nbytes for leaf in plan.leaves)
         plan = evolve(plan, advance=writing.measure.advance)
-    if writing.compress is not None:
-        plan = evolve(plan, compress=True, leaves=tuple(compressed(leaf, True) for leaf in plan.leaves))
-    place = place_of(path)
-    wait_for_earlier()
-    if writing.base is not None:
-        # Process 0 says whether it is there: on a network file system others may see it later.
-        plan = evolve(plan, base=base_at(writing.base, place, must_exist=jax.process_index() == 0))
     return place, plan
 
 

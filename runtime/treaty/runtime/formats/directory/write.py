@@ -1,16 +1,16 @@
 """Saving: every process writes its own chunks, process 0 the rest, and then the manifest."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorstore as ts
 from attrs import evolve
 
 from treaty.runtime._errors import show_keys, storing
-from treaty.runtime._lazy import LazyArray, by_bands
+from treaty.runtime._lazy import LazyArray, as_bytes, by_bands
 from treaty.runtime._process.team import Team
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._storage.memory import HostArray
@@ -32,7 +32,7 @@ from treaty.runtime.formats.directory.compression import compress, stored_digest
 from treaty.runtime.formats.directory.layout import Start, chunk_name, chunk_number, metadata_files, sizes_of
 from treaty.runtime.formats.directory.manifest import File, Leaf, Manifest
 from treaty.runtime.formats.directory.places import Place
-from treaty.runtime.formats.directory.plan import Pack, Piece, SavePlan, as_bytes, chunks_of, digests_of, on_host
+from treaty.runtime.formats.directory.plan import Pack, Piece, SavePlan, chunks_of, digests_of, on_host
 from treaty.runtime.formats.directory.remembered import ChunkKey
 from treaty.runtime.formats.directory.remote import context, wait_for
 from treaty.runtime.formats.directory.write_queue import UNDER_WAY, FileQueue
@@ -148,40 +148,24 @@ def _write_part(place: Place, data: str, plan: SavePlan, values: Mapping[str, An
         output.put(_part(team.index), json.dumps({"sums": sums, "alike": alike, **values}).encode(), None)
 
 
-class _NewData:
+class _NewData(FileQueue):
     """The files of new data, each written by a thread of its own, or linked to one of the base with the same bytes."""
 
     def __init__(self, place: Place, data: str, plan: SavePlan) -> None:
         is_lazy = any(isinstance(one.source, LazyArray) for one in plan.pieces)  # then what is under way is in memory
-        self._place = place
-        self._data = data
-        self._queue = FileQueue(place, data, UNDER_WAY // 4 if is_lazy else UNDER_WAY, plan.advance)
+        super().__init__(place, data, UNDER_WAY // 4 if is_lazy else UNDER_WAY, plan.advance)
         self.earlier = Earlier(plan.base, place, data)
-
-    def __enter__(self) -> Self:
-        self._queue.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._queue.__exit__(*error)
-
-    def wait(self) -> None:
-        self._queue.wait()
 
     def put(self, name: str, content: bytes, stored: EarlierFile | None) -> None:
         """A file of which all bytes are known; `stored` has the same in the base."""
         if stored is None or not self.linked_at_once(name, stored, len(content)):
-            self.add(partial(self.deliver, name, content, name, stored), name, len(content))
-
-    def add(self, work: Callable[[], None], name: str, size: int) -> None:
-        """Let a thread deliver a file."""
-        self._queue.add_file(work, name, size)
+            self.add_file(partial(self.deliver, name, content, name, stored), name, len(content))
 
     def linked_at_once(self, name: str, stored: EarlierFile, size: int) -> bool:
         """Without a thread, where nothing is to be synced: of many that only link, each waits most of the time for the others."""
         if not self.earlier.is_synced or not self.linked(name, stored):
             return False
-        self._queue.add_done(name, size)
+        self.add_done(name, size)
         return True
 
     def linked(self, name: str, stored: EarlierFile) -> bool:
@@ -240,7 +224,7 @@ class _ArrayOutput:
         if stored is not None and known.get(key) == same and self._output.linked_at_once(name, stored, part.nbytes):
             self.sums[number] = known[key]
         else:
-            self._output.add(partial(self._write, name, number, key, part, known), name, part.nbytes)
+            self._output.add_file(partial(self._write, name, number, key, part, known), name, part.nbytes)
 
     def _write(self, name: str, number: int, key: ChunkKey, part: HostArray, known: dict[ChunkKey, str]) -> None:
         leaf, (stored, same) = self.leaf, self._in_base(number)

@@ -21,7 +21,7 @@ from treaty.runtime.formats.eformer.leaf_paths import Keys, directory, keys_from
 
 @frozen
 class Entry:
-    """One stored leaf. `leaf` says what it was: see `kinds`."""
+    """One stored leaf. `leaf` says what it was: see `leaf_kinds`."""
 
     path: str
     shape: tuple[int, ...]

@@ -154,7 +154,8 @@ class RunReader(ArrayReader):
         if self.column(at, stride, rows, np.dtype(f"V{size}"), ()).tobytes() == constant * rows:
             return rows
         bytewise = self.column(at, stride, rows, _uint8, (size,))
-        return _first_other((bytewise == np.frombuffer(constant, _uint8)).all(axis=1), True)
+        same = (bytewise == np.frombuffer(constant, _uint8)).all(axis=1)
+        return len(same) if same.all() else int(same.argmin())
 
     def run(
         self, state: dict[Any, Any], keys: list[str], body: _Body, stretches: list[_Stretch], spelled: bool
@@ -236,9 +237,3 @@ def _stride(stretch: _Stretch, body: _Body) -> int:
 
 def _end(stretch: _Stretch, body: _Body) -> int:
     return stretch.at + stretch.rows * _stride(stretch, body)
-
-
-def _first_other(column: HostArray, value: int) -> int:
-    """Where in a column something else than the value stands first; its length, where nothing does."""
-    same = column == value
-    return len(column) if same.all() else int(same.argmin())

@@ -4,7 +4,7 @@ from typing import Any
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, show_keys
 from treaty.runtime._restore.source import Source
-from treaty.runtime._storage.files import map_contents, read_buffer
+from treaty.runtime._storage.files import read_buffer
 from treaty.runtime._storage.overtaken import Known
 from treaty.runtime._trees import Path
 from treaty.runtime.formats.msgpack.decode import decode
@@ -23,12 +23,8 @@ class MessagePackSource(Source):
         self._mapped: dict[bool, tuple[Any, Runs]] = {}
 
     def whole(self, schema: Schema | None) -> Any:
-        """Sequences become dicts with the keys "0", "1", …, as in every state dict; arrays in parts are lazy ones."""
-        contents = read_buffer(self.where) if self.scratch is None else map_contents(self.where, self.scratch)
-        tree = _state_dict(decode(contents, lazy=True), ())
-        if type(tree) is not dict:
-            raise CorruptCheckpointError(f"expected a tree, got {type(tree).__name__} in {self.where}")
-        return tree
+        """Arrays in parts are lazy ones."""
+        return as_tree(decode(read_buffer(self.where, self.scratch), lazy=True), self.where)
 
     def mapped(self, schema: Schema, *, alike: bool = False) -> tuple[Any, Runs]:
         """Read once for all revisions that it may be of. What becomes of the runs is the caller's matter."""
@@ -48,12 +44,20 @@ def write_tree(path: str, tree: dict[str, Any], writing: Writing) -> None:
         raise InvalidArgumentError(f"expected what MessagePack can hold, got {error}") from error
 
 
-def _state_dict(node: Any, path: Path) -> Any:
+def as_tree(decoded: Any, where: object) -> dict[str, Any]:
+    """The state dict of what a file held: sequences become dicts with the keys "0", "1", …"""
+    tree = _state_dict(decoded, (), where)
+    if type(tree) is not dict:
+        raise CorruptCheckpointError(f"expected a tree, got {type(tree).__name__} in {where}")
+    return tree
+
+
+def _state_dict(node: Any, path: Path, where: object) -> Any:
     if type(node) is list:
         node = {str(index): one for index, one in enumerate(node)}
     if type(node) is not dict:
         return node
     for key in node:
         if type(key) is not str:
-            raise CorruptCheckpointError(f"expected text as keys, got {key!r} at {show_keys(path)}")
-    return {key: _state_dict(one, (*path, key)) for key, one in node.items()}
+            raise CorruptCheckpointError(f"expected text as keys, got {key!r} at {show_keys(path)} in {where}")
+    return {key: _state_dict(one, (*path, key), where) for key, one in node.items()}

@@ -19,6 +19,7 @@ from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._storage.files import WriteBehind, replacing
 from treaty.runtime._storage.open_file import OpenFile
 from treaty.runtime.formats.npz.stored import Stored
+from treaty.schema import TreatyError
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")  # the header in front of a member
 _ZIP64: Final = 20  # bytes that zipfile adds to it for lengths over 4 GiB
@@ -35,7 +36,7 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, LazyArray]:
     """The arrays of a file by name. It is read, not mapped: np.savez changes files in place, and a map of one would crash."""
     file = OpenFile(path)
     try:
-        with zipfile.ZipFile(file.stream()) as archive:
+        with file.stream() as source, zipfile.ZipFile(source) as archive:
             members, end = archive.infolist(), archive.start_dir
     except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
         raise CorruptCheckpointError(f"expected a file of np.savez, got {error} in {path}") from None
@@ -111,15 +112,23 @@ def _array(path: Any, file: OpenFile, member: zipfile.ZipInfo) -> LazyArray:
     place = f"{member.filename!r} in {path}"
     if member.flag_bits & _ENCRYPTED:
         raise CorruptCheckpointError(f"expected an array, got an encrypted one at {place}")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise CorruptCheckpointError(
+            f"expected an array as np.savez or np.savez_compressed store it, got compression {member.compress_type} at {place}"
+        )
     stored = member.compress_type == zipfile.ZIP_STORED
     start = _start(file, member, place)
     try:
         if stored:
             head = file.read(start, min(_HEADER, member.file_size))
         else:
-            with zipfile.ZipFile(file.stream()) as archive, archive.open(member) as stream:
+            with file.stream() as source, zipfile.ZipFile(source) as archive, archive.open(member) as stream:
                 head = stream.read(_HEADER)
         shape, fortran, dtype, offset = _parse(head)
+        if min(shape, default=0) >= 0:
+            np.ndarray(shape, dtype, bytes(dtype.itemsize), strides=(0,) * len(shape))  # whether there are such arrays
+    except TreatyError:
+        raise
     except Exception as error:  # a header is Python text, and numpy raises whatever Python's parser does
         raise CorruptCheckpointError(f"expected an array, got {error} at {place}") from None
     if dtype.hasobject:
@@ -150,7 +159,7 @@ def _laid_out(
 
 
 def _start(file: OpenFile, member: zipfile.ZipInfo, place: str) -> int:
-    """Where the bytes of a member begin. The archive's own directory does not say: lengths differ from the header's."""
+    """Where the bytes of a member begin. Its own header says it: in the archive's directory its fields may be of other lengths."""
     header = file.read(member.header_offset, _LOCAL.size) if member.header_offset >= 0 else b""
     if len(header) != _LOCAL.size or header[:4] != b"PK\x03\x04":
         raise CorruptCheckpointError(f"expected the header of a member, got something else at {place}")
@@ -177,11 +186,13 @@ def _decompressed(file: OpenFile, member: zipfile.ZipInfo, offset: int, place: s
     try:
         contents = bytearray(member.file_size)
         view = memoryview(contents)
-        with zipfile.ZipFile(file.stream()) as archive, archive.open(member) as stream:
+        with file.stream() as source, zipfile.ZipFile(source) as archive, archive.open(member) as stream:
             reader: Any = stream  # a ZipExtFile, typed as less
             while view and (count := reader.readinto(view)):
                 view = view[count:]
             stream.read(1)  # to the end, where the checksum is compared
+    except TreatyError:
+        raise
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, MemoryError) as error:
         raise CorruptCheckpointError(f"expected a compressed array, got {error!r} at {place}") from None
     if view:

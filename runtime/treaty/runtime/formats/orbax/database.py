@@ -9,10 +9,9 @@ import tensorstore as ts
 
 from treaty.runtime._errors import CorruptCheckpointError
 from treaty.runtime._process.forks import use_tensorstore
-from treaty.runtime._storage.clouds import failure, is_of_storage
+from treaty.runtime._storage.clouds import FAILURES, failure, is_of_storage
 from treaty.runtime._storage.paths import for_tensorstore
 from treaty.runtime.formats.orbax.find import OCDBT
-from treaty.runtime.formats.orbax.read import FAILURES
 
 _NODES: Final = 10**5  # of one database; more are taken for a circle
 

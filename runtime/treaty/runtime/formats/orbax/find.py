@@ -12,6 +12,7 @@ from treaty.runtime._errors import (
     InvalidArgumentError,
     MissingCheckpointError,
     show_steps,
+    storing,
 )
 from treaty.runtime.formats.orbax.aggregate import AGGREGATE, is_aggregate
 from treaty.schema import TreatyError
@@ -49,39 +50,48 @@ def find_item(path: Path, step: int | None = None, item: str | None = None) -> P
     if steps:
         path = _choose_step(path, steps, step)
         _require_committed(path)
-        if is_item(path):
-            return path
         items = items_in(path)
     elif step is not None:
         raise TreatyError(f"{path} holds no steps, so that step={step} cannot be chosen")
-    return _choose_item(path, items, item)
+    found = _choose_item(path, items, item)
+    _require_committed(found)  # where one is a step itself
+    return found
 
 
 def step_path(path: str, step: int) -> str:
     """Where a step of a directory of steps is."""
     steps = {} if is_item(Path(path)) or items_in(Path(path)) else steps_in(Path(path))
     if not steps:
-        raise InvalidArgumentError(f"expected a directory of steps, got one of none at {path}")
+        raise InvalidArgumentError(f"expected a directory of steps, got a directory without steps at {path}")
     return str(_choose_step(Path(path), steps, step))
 
 
 def step_of(path: Path, item: Path) -> int | None:
-    """The step that was taken, where `find_item` took one: there an item lies two levels below."""
-    match = _STEP.fullmatch(item.parent.name) if item.parent.parent == path else None
+    """The step that was taken, where `find_item` took one: the item lies in it, or is one itself."""
+    if (path / STEP_METADATA).exists():  # then it is one step of items, whatever those are called
+        return None
+    step = next((one for one in (item, item.parent) if one.parent == path), path)
+    match = _STEP.fullmatch(step.name) if step != path else None
     return None if match is None else int(match[1])
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. A file of no bytes is what a power cut leaves of one that was never fsynced."""
+    """A JSON object."""
+    data = any_json(path)
+    if not isinstance(data, dict):
+        raise CorruptCheckpointError(f"expected a JSON object, got {type(data).__name__} in {path}")
+    return data
+
+
+def any_json(path: Path) -> Any:
+    """A file of no bytes is what a power cut leaves of one that was never fsynced."""
     try:
-        data = json.loads(path.read_bytes())
+        with storing("read", path):
+            return json.loads(path.read_bytes())
     except (FileNotFoundError, IsADirectoryError):
         raise IncompleteCheckpointError(f"expected the file {path}, got nothing") from None
     except (ValueError, RecursionError) as error:
         raise CorruptCheckpointError(f"expected JSON, got {error} in {path}") from None
-    if not isinstance(data, dict):
-        raise CorruptCheckpointError(f"expected a JSON object, got {type(data).__name__} in {path}")
-    return data
 
 
 def _require_committed(path: Path) -> None:
@@ -110,9 +120,17 @@ def steps_in(path: Path) -> dict[int, list[Path]]:
     steps: dict[int, list[Path]] = {}
     for one in path.iterdir():
         match = _STEP.fullmatch(one.name)
-        if match and one.is_dir() and _is_committed(one):
+        if match and one.is_dir() and _may_be_committed(one):
             steps.setdefault(int(match[1]), []).append(one)
     return steps
+
+
+def _may_be_committed(path: Path) -> bool:
+    """Of a step that is damaged it is not known; whoever chooses it is told, and the others are there."""
+    try:
+        return _is_committed(path)
+    except CorruptCheckpointError:
+        return True
 
 
 def _choose_step(path: Path, steps: dict[int, list[Path]], step: int | None) -> Path:

@@ -119,7 +119,8 @@ def _leaf(value: Any, keys: _Keys) -> ItemLeaf:
         kind = "np.ndarray"
     dtype = getattr(value, "dtype", None)
     if not (is_stored_array(value) or isinstance(value, np.generic)) or not _is_storable(dtype):
-        got = type(value).__name__ if dtype is None else f"an array of {dtype}"
+        kind = "a masked array" if isinstance(value, np.ma.MaskedArray) else "an array"
+        got = type(value).__name__ if dtype is None else f"{kind} of {dtype}"
         path = show_path(tuple(key for key, _ in keys))
         raise InvalidArgumentError(f"expected what Orbax can store, got {got} at {path}")
     return ItemLeaf(keys, kind, value)

@@ -7,6 +7,7 @@ Before 0.5 small leaves could be in the file `checkpoint`, and before 0.4 that w
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ from treaty.runtime._errors import CorruptCheckpointError, IncompleteCheckpointE
 from treaty.runtime._lazy import LazyArray, MaybeScalar, StoredScalar
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._storage.claimed_sizes import bad_chunks
-from treaty.runtime._storage.clouds import failure, is_of_storage
+from treaty.runtime._storage.clouds import FAILURES, failure, is_of_storage
 from treaty.runtime._storage.paths import for_tensorstore, is_stray
 from treaty.runtime._trees import MOST_LEVELS, nest
 from treaty.runtime.formats.orbax.aggregate import AGGREGATE, read_aggregate, stored_elsewhere
@@ -28,7 +29,6 @@ from treaty.runtime.formats.shared.stored_arrays import stored_array
 from treaty.schema.dtypes import KEY_IMPLS
 
 KEY_IMPL: Final = "random_key_impl"
-FAILURES: Final = (ValueError, OSError, LookupError, RuntimeError)  # what TensorStore raises
 _EMPTY: Final[Mapping[str, Any]] = {"None": None, "Dict": {}, "List": {}, "Tuple": {}, "NamedTuple": {}}
 _UNKNOWN: Final = "unknown"  # an array, or a Python number: before 0.4 Orbax did not say
 _INSIDE: Final = "inside"  # the file `checkpoint`
@@ -158,20 +158,16 @@ class _ItemStore:
                 raise CorruptCheckpointError(f"expected a place below the checkpoint, got {show_keys(entry.path)}")
             kvstore = {"driver": "file", "path": f"{self.base['path']}{entry.name}/"}
         spec = {"driver": self.driver, "kvstore": kvstore, "fill_missing_data_reads": False}
-        try:
+        with _reading(entry.path):
             return ts.open(spec, read=True, open=True, context=self.context)
-        except FAILURES as error:
-            raise _failure(error, entry.path) from None
 
     def opened(self, entry: _ItemEntry, opening: Any) -> Any:
-        try:
+        with _reading(entry.path):
             found = opening.result()
             if self.strict or found.fill_value is None:
                 return found
             spec = {**found.spec().to_json(), "fill_missing_data_reads": True}
             return ts.open(spec, read=True, open=True, context=self.context).result()
-        except FAILURES as error:
-            raise _failure(error, entry.path) from None
 
 
 def _array(entry: _ItemEntry, store: Any, impl: Any) -> Any:
@@ -202,22 +198,26 @@ def _array(entry: _ItemEntry, store: Any, impl: Any) -> Any:
 
 
 def _result(read: Callable[[], Any], path: tuple[str, ...]) -> Any:
-    try:
+    with _reading(path):
         return read()
+
+
+@contextmanager
+def _reading(path: tuple[str, ...]) -> Iterator[None]:
+    """Let what TensorStore raises name the array: damage, unless the storage failed."""
+    at = show_keys(path)
+    try:
+        yield
     except (*FAILURES, MemoryError) as error:
-        raise _failure(error, path) from None
-
-
-def _failure(error: Exception, path: tuple[str, ...]) -> Exception:
-    if "NOT_FOUND" in str(error):
-        return IncompleteCheckpointError(
-            f"expected an array, got nothing or only part of it at {show_keys(path)}: {error}"
-        )
-    if isinstance(error, MemoryError):
-        return CorruptCheckpointError(f"expected an array, got {error} at {show_keys(path)}")
-    if is_of_storage(error):
-        return failure(f"read {show_keys(path)}", error)
-    return CorruptCheckpointError(f"expected an array, got damaged bytes at {show_keys(path)}: {error}")
+        if "NOT_FOUND" in str(error):
+            raise IncompleteCheckpointError(
+                f"expected an array, got nothing or only part of it at {at}: {error}"
+            ) from None
+        if isinstance(error, MemoryError):
+            raise CorruptCheckpointError(f"expected an array, got {error} at {at}") from None
+        if is_of_storage(error):
+            raise failure(f"read {at}", error) from None
+        raise CorruptCheckpointError(f"expected an array, got damaged bytes at {at}: {error}") from None
 
 
 def _key_impls(item: Path) -> dict[str, str]:

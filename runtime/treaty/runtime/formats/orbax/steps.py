@@ -1,6 +1,5 @@
 """The steps of a CheckpointManager's directory, each with what Orbax keeps beside its trees: metrics and metadata, as JSON."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from treaty.runtime.formats.orbax.find import (
     COMMITTED,
     STEP_METADATA,
     TEMPORARY,
+    any_json,
     is_item,
     items_in,
     read_json,
@@ -87,7 +87,7 @@ def _step(number: int, folder: Path) -> StoredStep:
             metrics, rest = _numbers(read_json(one / _METRICS))
             found = _finite(rest, one)
         elif (one / _JSON).is_file():
-            found = _finite(_any_json(one / _JSON), one)
+            found = _finite(any_json(one / _JSON), one)
         else:
             others.append(one.name)
             continue
@@ -115,13 +115,6 @@ def _numbers(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, An
 
 def _free_name(name: str, taken: Mapping[str, Any]) -> str:
     return name if name not in taken else _free_name(f"{name} (item)", taken)
-
-
-def _any_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise CorruptCheckpointError(f"expected JSON, got {error} in {path}") from None
 
 
 def _finite(value: Any, where: Path, levels: int = MAX_DEPTH) -> Any:

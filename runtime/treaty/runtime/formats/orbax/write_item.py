@@ -1,12 +1,10 @@
-"""Writing Orbax's layout: one item, OCDBT and zarr3, under a temporary name until all of it is on the disk."""
+"""Writing Orbax's layout: one item, OCDBT and zarr3, in a workspace until all of it is on the disk."""
 
 import base64
 import json
 import os
-import secrets
-import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,15 +14,16 @@ import jax
 import numpy as np
 import tensorstore as ts
 
-from treaty.runtime._errors import InvalidArgumentError, StorageError, show_path, storing
+from treaty.runtime._errors import InvalidArgumentError, show_path, storing
 from treaty.runtime._lazy import PIECE_BYTES, LazyArray, Part, Start, by_bands, chunk_of
 from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._process.uninterrupted import uninterrupted
 from treaty.runtime._process.workers import in_threads
-from treaty.runtime._storage.clouds import failure
+from treaty.runtime._storage.clouds import FAILURES, failure
 from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.paths import for_tensorstore
 from treaty.runtime._storage.system import start_writing
+from treaty.runtime._storage.workspace import workspace
 from treaty.runtime.formats.orbax.find import (
     ARRAY_METADATA,
     COMMITTED,
@@ -34,7 +33,7 @@ from treaty.runtime.formats.orbax.find import (
     TEMPORARY,
 )
 from treaty.runtime.formats.orbax.leaves import ItemLeaf
-from treaty.runtime.formats.orbax.read import FAILURES, KEY_IMPL
+from treaty.runtime.formats.orbax.read import KEY_IMPL
 from treaty.runtime.formats.shared.write_queue import WriteQueue
 from treaty.schema import TreatyError
 
@@ -54,33 +53,29 @@ def write_item(path: Path, leaves: Sequence[ItemLeaf]) -> None:
     started = time.time_ns()
     place = Path(os.path.realpath(path))
     for_tensorstore(place)
-    temporary = place.with_name(f"{place.name[:40]}{TEMPORARY}-{secrets.token_hex(6)}")
     strings = _strings(leaves)
     with storing("write", path):
-        temporary.mkdir()
-        _fill(temporary, place, leaves, strings, started)
+        with workspace(place) as space:
+            temporary = space.folder / f"{place.name[:40]}{TEMPORARY}"  # which Orbax takes for no step either
+            temporary.mkdir()
+            _fill(temporary, leaves, strings, started)
+            _write(temporary / COMMITTED, f"Checkpoint commit was successful to {place}".encode())
+            _sync(temporary)
+            temporary.rename(place)
         sync_directory(place.parent)
 
 
-def _fill(temporary: Path, place: Path, leaves: Sequence[ItemLeaf], strings: dict[str, Any], started: int) -> None:
-    """Write an item and let it take its place; of a failure nothing is left."""
-    try:
-        _write_arrays(temporary, [leaf for leaf in leaves if leaf.value is not None and leaf.kind != "string"])
-        if strings:
-            _write_json(temporary / STRINGS, strings)
-        keys = [leaf for leaf in leaves if leaf.impl is not None]
-        if keys:
-            (temporary / ARRAY_METADATA).mkdir()
-            _write_json(temporary / ARRAY_METADATA / "process_0", {"array_metadatas": list(map(_array_metadata, keys))})
-            _write_json(temporary / "_sharding", dict(map(_sharding, keys)))
-        _write_json(temporary / METADATA, _metadata(leaves))
-        _write_json(temporary / STEP_METADATA, _step_metadata(started))
-        _write(temporary / COMMITTED, f"Checkpoint commit was successful to {place}".encode())
-        _sync(temporary)
-        temporary.rename(place)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+def _fill(item: Path, leaves: Sequence[ItemLeaf], strings: dict[str, Any], started: int) -> None:
+    _write_arrays(item, [leaf for leaf in leaves if leaf.value is not None and leaf.kind != "string"])
+    if strings:
+        _write_json(item / STRINGS, strings)
+    keys = [leaf for leaf in leaves if leaf.impl is not None]
+    if keys:
+        (item / ARRAY_METADATA).mkdir()
+        _write_json(item / ARRAY_METADATA / "process_0", {"array_metadatas": list(map(_array_metadata, keys))})
+        _write_json(item / "_sharding", dict(map(_sharding, keys)))
+    _write_json(item / METADATA, _metadata(leaves))
+    _write_json(item / STEP_METADATA, _step_metadata(started))
 
 
 def _write_arrays(directory: Path, leaves: Sequence[ItemLeaf]) -> None:
@@ -119,18 +114,12 @@ def _start_writing(directory: Path, started: set[str]) -> None:
                 start_writing(file.fileno(), 0, 0)
 
 
-def _wait_for(future: Any, leaf: ItemLeaf) -> None:
-    try:
-        future.result()
-    except FAILURES as error:
-        raise _failure(leaf, error) from error
+def _wait_for(future: Any, leaf: ItemLeaf) -> Any:
+    return _result(future.result, f"{leaf.value.dtype}{list(leaf.value.shape)} at {show_path(leaf.path)}")
 
 
 def _opened(spec: dict[str, Any], leaf: ItemLeaf, context: Any, transaction: Any) -> Any:
-    try:
-        return ts.open(spec, context=context, transaction=transaction).result()
-    except FAILURES as error:
-        raise _failure(leaf, error) from error
+    return _wait_for(ts.open(spec, context=context, transaction=transaction), leaf)
 
 
 def _parts(leaf: ItemLeaf) -> Iterator[tuple[Start, Any]]:
@@ -140,15 +129,15 @@ def _parts(leaf: ItemLeaf) -> Iterator[tuple[Start, Any]]:
         yield (0,) * leaf.value.ndim, _host(leaf.value, leaf)
 
 
-def _failure(leaf: ItemLeaf, error: Exception) -> StorageError:
-    return failure(f"write {leaf.value.dtype}{list(leaf.value.shape)} at {show_path(leaf.path)}", error)
-
-
 def _commit(batch: Any) -> None:
+    _result(batch.commit_sync, "arrays")
+
+
+def _result(wait: Callable[[], Any], what: str) -> Any:
     try:
-        batch.commit_sync()
+        return wait()
     except FAILURES as error:
-        raise failure("write arrays", error) from error
+        raise failure(f"write {what}", error) from error
 
 
 def _sync(directory: Path) -> None:

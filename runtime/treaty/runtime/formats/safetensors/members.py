@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from treaty.runtime._errors import CorruptCheckpointError, InvalidArgumentError, MissingCheckpointError
+from treaty.runtime._process.watching import log
 from treaty.runtime._storage.directories import sync_directory
 from treaty.runtime._storage.files import map_file
 from treaty.runtime._storage.overtaken import Known, known_file, mark
@@ -45,7 +46,7 @@ def in_folder(folder: str | os.PathLike[str]) -> list[str]:
     if len(indexes) == 1:
         single = indexes[0].removesuffix(INDEX) + SUFFIX
         newer = chosen(os.path.join(folder, single)) if single in names else ""
-        return [single] if newer.endswith(SUFFIX) and SAVE in _metadata(Path(folder, indexes[0])) else indexes
+        return [single] if newer.endswith(SUFFIX) and SAVE in _said_by(Path(folder, indexes[0]))[1] else indexes
     return indexes or [name for name in names if not _OF_A_SAVE.fullmatch(name)] or names
 
 
@@ -110,7 +111,11 @@ def move(place: Path, files: list[Path], is_alone: bool) -> None:
 
 
 def remove(path: str) -> bool:
-    """A file or its shards, with the index first: without it they are not a checkpoint. A folder is removed as a whole."""
+    """A file, or an index and its shards. A folder is removed as a whole.
+
+    Where both are there, the one that counts goes after the other: else that would be the checkpoint again for a moment.
+    Shards without their index are none.
+    """
     if os.path.isdir(path) or not path.endswith((SUFFIX, INDEX)):
         return False
     prefix = derive_base_prefix_from_path(path)
@@ -119,7 +124,9 @@ def remove(path: str) -> bool:
     found = under_prefix(prefix) if os.path.isdir(os.path.dirname(path) or ".") else []
     if not found:
         raise MissingCheckpointError(f"expected a checkpoint, got nothing at {path}")
-    for file in sorted(found, key=lambda one: not one.name.endswith(".json")):
+    counts, name = os.path.basename(chosen(prefix + SUFFIX)), os.path.basename(prefix)
+    is_shard = {one: one.name not in (name + INDEX, name + SUFFIX) for one in found}
+    for file in sorted(found, key=lambda one: (is_shard[one], one.name == counts)):
         file.unlink(missing_ok=True)
         sync_directory(file.parent)
     return True
@@ -133,7 +140,7 @@ def put_in_place(prefix: str, files: Sequence[Path], *, is_alone: bool) -> None:
     for one in (place, other):
         if one.is_dir():
             raise InvalidArgumentError(f"expected a file to replace, got a directory at {one}")
-    replaced, new = _named(Path(prefix + INDEX)), os.stat(last)
+    replaced, new = set(_said_by(Path(prefix + INDEX))[0].values()), os.stat(last)
     try:
         for shard in shards:
             os.rename(shard, folder / shard.name)
@@ -148,7 +155,7 @@ def put_in_place(prefix: str, files: Sequence[Path], *, is_alone: bool) -> None:
         raise
     sync_directory(folder)
     if seen is not None and other.exists() and os.path.samestat(os.stat(other), seen):
-        other.unlink(missing_ok=True)
+        _remove_old(other)
         sync_directory(folder)
     clear(prefix, keep={one.name for one in files}, named=None if is_alone else replaced)
 
@@ -157,7 +164,15 @@ def clear(prefix: str, keep: Collection[str], named: Collection[str] | None = No
     """Remove what earlier saves under this name left; only shards of these names where others may be writing theirs."""
     for found in under_prefix(prefix):
         if found.name not in keep and not found.is_dir() and (named is None or found.name in named):
-            found.unlink(missing_ok=True)
+            _remove_old(found)
+
+
+def _remove_old(file: Path) -> None:
+    """What cannot be removed makes no save fail: the new checkpoint is there, and is the later one."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s is replaced, but could not be removed: %s", file, error.strerror)
 
 
 def read_index(path: Path) -> tuple[dict[str, str], dict[str, str]]:
@@ -189,7 +204,7 @@ def _beside(name: str) -> bool:
 def _is_later(index: str, single: str) -> bool:
     """Whether an index of ours was written after a single file. Of others' files the one that is asked for counts."""
     try:
-        return os.stat(index).st_mtime_ns > os.stat(single).st_mtime_ns and SAVE in _metadata(Path(index))
+        return os.stat(index).st_mtime_ns > os.stat(single).st_mtime_ns and SAVE in _said_by(Path(index))[1]
     except FileNotFoundError:  # removed meanwhile, by a save that is about to end
         return os.path.exists(index)
 
@@ -203,19 +218,12 @@ def _make_later(file: Path, other: Path) -> None:
             sync_directory(file)
 
 
-def _metadata(index: Path) -> dict[str, str]:
+def _said_by(index: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """As `read_index`; of one that is damaged or gone it is not known what it said."""
     try:
-        return read_index(index)[1]
+        return read_index(index)
     except (CorruptCheckpointError, FileNotFoundError):
-        return {}
-
-
-def _named(index: Path) -> set[str]:
-    """The shards of an index; of a damaged one it is not known what it named."""
-    try:
-        return set(read_index(index)[0].values())
-    except (CorruptCheckpointError, FileNotFoundError):
-        return set()
+        return {}, {}
 
 
 def _is_shard(path: Path, name: str) -> bool:

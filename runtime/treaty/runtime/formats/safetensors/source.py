@@ -80,11 +80,8 @@ def dump(
 
     The order of its dicts is kept, or of those that are `ordered`.
     """
-    said = {
-        "format": "pt",
-        **({} if schema is None else {SCHEMA: schema}),
-        **(metadata or {}),
-    }  # the format's name for weights: without it some loaders refuse a file
+    # "pt" is the format's name for weights: without it some loaders refuse a file.
+    said = {"format": "pt", **({} if schema is None else {SCHEMA: schema}), **(metadata or {})}
     if not all(isinstance(text, str) for pair in said.items() for text in pair) or NOTE in said:
         raise TreatyError(f"expected metadata of text by name, and none at {NOTE!r}, got {metadata!r}")
     with collector_paused():

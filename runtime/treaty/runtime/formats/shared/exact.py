@@ -31,7 +31,9 @@ def apply(tree: dict[str, Any], text: Any, where: str) -> None:
         said = json.loads(text)
         for path, keys in said.get("order", ()):
             node = _node(tree, path)
-            node.update([(key, node.pop(key)) for key in _same_keys(keys, node)])
+            if len(keys) != len(node) or set(keys) != set(node):
+                raise KeyError
+            node.update([(key, node.pop(key)) for key in keys])
         for path, *parts in said.get("nans", ()):
             node = _node(tree, path[:-1])
             node[path[-1]] = _with_bits(node[path[-1]], [bytes.fromhex(part) for part in parts])
@@ -82,12 +84,6 @@ def _node(tree: dict[str, Any], path: Any) -> dict[str, Any]:
     if type(node) is not dict:
         raise TypeError(show_keys(path))
     return node
-
-
-def _same_keys(keys: list[str], node: dict[str, Any]) -> list[str]:
-    if len(keys) != len(node) or set(keys) != set(node):
-        raise KeyError
-    return keys
 
 
 def _with_bits(value: Any, parts: list[bytes]) -> Any:

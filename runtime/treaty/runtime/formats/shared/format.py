@@ -73,10 +73,6 @@ def nothing(path: Path) -> list[Owns]:
     return []
 
 
-def no_hint(path: str) -> str | None:
-    return None
-
-
 class Format(NamedTuple):
     """How checkpoints of one format are known, read and written."""
 
@@ -85,31 +81,27 @@ class Format(NamedTuple):
     is_at: Callable[[str], bool]  # whether what lies at a path is of this format; may look inside
     look: Callable[[str, ExitStack], Known]  # what a reader remembers of it, to notice a replacement
     open: Callable[[str, Known], "Source"]
-    write: Callable[
-        [str, dict[str, Any], Writing], None
-    ]  # a state dict, lazy arrays among its leaves; whole or not at all
+    # A state dict, lazy arrays among its leaves; whole or not at all.
+    write: Callable[[str, dict[str, Any], Writing], None]
     takes: frozenset[str] = frozenset()  # the options of `save` that it has room for
     text_metadata: bool = False  # whether its metadata is text by name
     keeps_schema: bool = False  # whether a checkpoint says of which schema it is
     shared: bool = False  # whether several processes save one checkpoint together
-    urls: bool = False  # whether it can lie in an object store
     members: Callable[[str], list[Path]] = itself  # the files or directories that a checkpoint is
     replaces: Callable[[Path], list[Path]] = itself_if_there  # what lies there that one of this name takes the place of
     owns: Callable[[Path], list[Owns]] = nothing  # which files below a directory are a checkpoint's own
     # Where there is a better way than the general one:
     write_instance: "Callable[[str, Codec[Any], Any], None] | None" = None
-    hint: Callable[[str], str | None] = (
-        no_hint  # of a directory of no format: what is wrong with it, if it is nearly one
-    )
+    # Of a directory of no format: what is wrong with it, if it is nearly one.
+    hint: Callable[[str], str | None] | None = None
     write_later: "Callable[[str, dict[str, Any], Writing], SaveHandle] | None" = None  # in the background
     inspect: Callable[[str, Known], Any] | None = None
     verify: Callable[[str, Known, bool | None], Any] | None = None
     remove: Callable[[str], bool] | None = None  # False where the general way is right for this path
     step_path: Callable[[str, int], str] | None = None  # where a step of a directory of steps is
     run: Callable[[str], StoredRun] | None = None  # of a directory of steps that is not a manager's of ours
-    move: Callable[[Path, list[Path], bool], None] | None = (
-        None  # finished files to the place, for a lone writer or not
-    )
+    # Finished files to the place, for a lone writer or not:
+    move: Callable[[Path, list[Path], bool], None] | None = None
 
 
 def later(where: str) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 import tensorstore as ts
 
 from treaty.runtime._lazy import HostArray, LazyArray, Part, Start, box_by_box, read_by_bands
+from treaty.runtime._process.forks import use_tensorstore
 from treaty.runtime._storage.claimed_sizes import fits_in_memory
 from treaty.runtime._storage.memory import aligned
 
@@ -17,6 +18,7 @@ def stored_array(store: Any, wait: Wait, kind: type[LazyArray] = LazyArray) -> L
     shape, dtype = tuple(store.shape), store.dtype.numpy_dtype
 
     def begin(start: Start, memory: HostArray) -> Callable[[], object]:
+        use_tensorstore()  # the array may have been opened before this process was forked
         box = Part(start, memory).box
         reading = ts.array(memory).write(store[box][ts.d[:].translate_to[0]] if box else store)
         return lambda: wait(reading.result)
