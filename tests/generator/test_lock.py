@@ -407,6 +407,16 @@ def test_words_and_annotations_of_a_migration_may_be_edited(project: Path, run: 
     assert run("check")[0] == 0
 
 
+def test_a_migration_without_source_is_not_locked_since_no_edit_of_it_would_be_found(project: Path, run: Run) -> None:
+    write(project, f"{STATE}\nexec('def begin_anew(old): return old')\nmigration(Train, 1)(begin_anew)\n")
+    code, said = run("lock")
+    assert code == 2
+    assert said == (
+        "error: migration(Train, 1): expected a function whose source can be read, so that a later edit is found, "
+        "got my.state:begin_anew; write it with def, in a file\n"
+    )
+
+
 def test_a_waiver_carries_its_reason(project: Path, run: Run) -> None:
     write(project, STATE + FUNCTION)
     run("lock")

@@ -1,5 +1,6 @@
 """The file of a lock: what it says of a class, that it is only added to, and what happens to one that somebody damaged."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
@@ -349,6 +350,60 @@ def test_a_function_is_known_by_what_it_does() -> None:
     # In every version of Python, or every lock would say that every migration was edited.
     assert digests[0] == "sha256:5420746c69979a4bd505da74e99c530dcd833cf44728d65fe16c99be82d0a1d7"
     assert function_digest(dict, "name") != function_digest(dict, "other")
+
+
+def doubled(function: Any) -> Any:
+    return function
+
+
+MADE = migration(Linear, 5)
+
+
+# fmt: off
+@functools.cache
+@migration(Linear, 3)
+def without(old: Any) -> Any:
+    def scale(x: Any) -> Any:
+        return x * 2
+    return scale(old)
+
+
+@migration(Linear, 4)
+@doubled
+def below(old: Any) -> Any:
+    def scale(x: Any) -> Any:
+        return x * 2
+    return scale(old)
+
+
+@MADE
+def inside(old: Any) -> Any:
+    @doubled
+    def scale(x: Any) -> Any:
+        return x * 2
+    return scale(old)
+
+
+if True:
+    def at_the_margin(old: Any) -> Any:
+        return {**old, "note": """first
+second"""}
+
+    def edited(old: Any) -> Any:
+        return {**old, "note": """first
+third"""}
+# fmt: on
+
+
+def test_a_decorator_is_part_of_what_a_migration_does_and_migration_itself_is_not() -> None:
+    plain, *decorated = (function_digest(steps_of(f"{HERE}:Linear")[n].call, "name") for n in (3, 4, 5))  # type: ignore[union-attr]
+    # As it was before decorators counted: locks that were written then have it.
+    assert plain == "sha256:4f38338bdba8940d9cb8d1d85c82b5e2e769a05fa0b6a3d694b38e66f225dc8f"
+    assert len({plain, *decorated}) == 3
+
+
+def test_a_migration_in_a_block_with_a_text_at_the_margin_is_known_by_what_it_does() -> None:
+    assert function_digest(at_the_margin, "name") != function_digest(edited, "name")
 
 
 def test_moves_are_known_by_what_they_say() -> None:

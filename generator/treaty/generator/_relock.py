@@ -18,6 +18,7 @@ from treaty.schema import TreatyError
 from treaty.schema._classes import relative
 from treaty.schema.evolution.gate import Breach
 from treaty.schema.evolution.lock import Line, Lock, Orphaned, Waived
+from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.resolution import show
 
 
@@ -118,6 +119,11 @@ class Relock:
         return gate.breaches(orphaned) if any(orphaned.values()) else []
 
     def _add(self, one: Next) -> None:
+        if isinstance(one.step, Function) and not one.step.has_source:
+            raise TreatyError(
+                f"migration({_name(one.symbol)}, {one.number - 1}): expected a function whose source can be read, so that "
+                f"a later edit is found, got {one.step.where}; write it with def, in a file"
+            )
         name = one.symbol.partition(":")[0]
         self.locks[name] = self.locks[name].add(
             one.symbol,
