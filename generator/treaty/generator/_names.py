@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, assert_never
 
+from attrs import frozen
+
 from treaty.schema import SchemaError, ir
 from treaty.schema.dims import spelled
 from treaty.schema.dtypes import BY_NAME
@@ -20,6 +22,14 @@ _KEPT: Final = 16  # characters of a longer one that are kept, beside the digits
 _RESERVED: Final = frozenset(
     {"_np", "_jax", "_codec", "_ml_dtypes", "_TypedDict", "_Unpack", "_classes"} | {f"_{name}" for name in BY_NAME}
 )
+
+
+@frozen
+class Entry:
+    """One entry of a TypedDict: its key, and its type to mypy."""
+
+    key: str
+    type: str
 
 
 def short(id: str) -> str:
@@ -122,11 +132,11 @@ def is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text) and spelled(text) == text
 
 
-def is_by_call(entries: Iterable[tuple[str, str]]) -> bool:
+def is_by_call(entries: Iterable[Entry]) -> bool:
     """Whether a TypedDict of keys and types has to be made by a call: a key is no line of a class body, or used by a type."""
     items = list(entries)
-    used = {word for _, type in items for word in re.findall(r"\w+", type)}
-    return any(not is_name(key) or key.startswith("__") or key in used for key, _ in items)
+    used = {word for one in items for word in re.findall(r"\w+", one.type)}
+    return any(not is_name(one.key) or one.key.startswith("__") or one.key in used for one in items)
 
 
 def local(dim: str) -> str:
