@@ -1,6 +1,5 @@
 """Names in generated modules: of functions, of locals, and of imported modules."""
 
-import builtins
 import hashlib
 import keyword
 import re
@@ -13,8 +12,16 @@ from treaty.schema import SchemaError, ir
 from treaty.schema.dims import spelled
 from treaty.schema.dtypes import BY_NAME
 
-# Locals of generated functions, which no dim may shadow; nor may it shadow a builtin.
-_TAKEN: Final = frozenset({"state", "put", "obj", "found", "size", *dir(builtins)})
+# No dim may shadow a builtin. Those that Python had when this was written: another version would generate other code.
+_BUILTINS: Final = """
+abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex copyright
+credits delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr globals hasattr hash
+help hex id input int isinstance issubclass iter len license list locals map max memoryview min next object oct open
+ord pow print property quit range repr reversed round set setattr slice sorted staticmethod str sum super tuple type
+vars zip
+"""
+# Nor a local of a generated function.
+_TAKEN: Final = frozenset({"state", "put", "obj", "found", "size", *_BUILTINS.split()})
 ORDERED: Final = "collections:OrderedDict"  # the symbol of a dict whose order JAX keeps
 _LONGEST: Final = 48  # characters in the name of a generic class with its arguments
 _KEPT: Final = 16  # characters of a longer one that are kept, beside the digits that stand for all of it

@@ -16,6 +16,7 @@ from treaty.schema.evolution.resolution import (
     From,
     Keep,
     Make,
+    Move,
     Path,
     Plan,
     Same,
@@ -119,11 +120,18 @@ def _below(plan: Plan | Fill, key: str, was: Path) -> tuple[Plan | Fill | None, 
 def _leaf(plan: Plan | Fill, path: Path, was: Path, source: _Source) -> Action:
     if isinstance(plan, Fill):
         return Action(path, "defaulted", (), plan.default)
-    found = source(was)
+    return _converted(source(was), plan, path)
+
+
+def _converted(found: Action, plan: Plan | Fill | None, path: Path) -> Action:
+    """With the conversion that a plan makes of a leaf, beside what became of it before."""
+    if isinstance(plan, Unless):
+        return _converted(found, plan.plan, path)
     if not isinstance(plan, ConvertLeaf):
         return evolve(found, path=path)
-    converted = Action(path, "widened" if plan.exact else "cast", found.was, f"{plan.was} to {plan.to}")
-    return min(evolve(found, path=path), converted, key=lambda one: _STRONGEST.index(one.verb))
+    verb: Verb = min(found.verb, "widened" if plan.exact else "cast", key=_STRONGEST.index)
+    note = ", ".join(filter(None, (found.note, f"{plan.was} to {plan.to}")))
+    return Action(path, verb, found.was, note)
 
 
 def _through(plan: Through, was: Path, source: _Source) -> _Source:
@@ -141,10 +149,19 @@ def _through(plan: Through, was: Path, source: _Source) -> _Source:
                 return Action(path, "moved", tuple(one for at in shape.sources for one in before(at).was), note)
         for move in plan.moves:
             if path[: len(move.target)] == move.target:
-                return Action(path, "moved", before((*move.source, *path[len(move.target) :])).was, note)
+                return _moved(move, path, before, note)
         return rest(path)
 
     return given
+
+
+def _moved(move: Move, path: Path, before: _Source, note: str) -> Action:
+    """What is known of a leaf at or below the target of a rule."""
+    rest = path[len(move.target) :]
+    plan: Plan | Fill | None = move.plan
+    for key in rest:
+        plan = None if plan is None else _below(plan, key, ())[0]
+    return _converted(Action(path, "moved", before((*move.source, *rest)).was, note), plan, path)
 
 
 def _known(schema: ir.Schema, plan: Plan, was: Path, source: _Source) -> _Source:
