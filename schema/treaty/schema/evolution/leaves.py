@@ -1,6 +1,6 @@
 """The list of a plan that people read: what each leaf of the reader is made of, and what of the writer is dropped."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, assert_never
 
 from attrs import evolve, frozen
@@ -129,9 +129,14 @@ def _converted(found: Action, plan: Plan | Fill | None, path: Path) -> Action:
         return _converted(found, plan.plan, path)
     if not isinstance(plan, ConvertLeaf):
         return evolve(found, path=path)
-    verb: Verb = min(found.verb, "widened" if plan.exact else "cast", key=_STRONGEST.index)
-    note = ", ".join(filter(None, (found.note, f"{plan.was} to {plan.to}")))
-    return Action(path, verb, found.was, note)
+    return _after([found], Action(path, "widened" if plan.exact else "cast", note=f"{plan.was} to {plan.to}"))
+
+
+def _after(before: Sequence[Action], then: Action) -> Action:
+    """What becomes of a leaf after all that became of it, or of those that it is made of."""
+    verb = min((then.verb, *(one.verb for one in before)), key=_STRONGEST.index)
+    notes = dict.fromkeys(one.note for one in (*before, then) if one.note)
+    return Action(then.path, verb, tuple(was for one in before for was in one.was), ", ".join(notes))
 
 
 def _through(plan: Through, was: Path, source: _Source) -> _Source:
@@ -146,7 +151,7 @@ def _through(plan: Through, was: Path, source: _Source) -> _Source:
     def given(path: Path) -> Action:
         for shape in plan.shaped:
             if path in shape.targets:
-                return Action(path, "moved", tuple(one for at in shape.sources for one in before(at).was), note)
+                return _after([before(at) for at in shape.sources], Action(path, "moved", note=note))
         for move in plan.moves:
             if path[: len(move.target)] == move.target:
                 return _moved(move, path, before, note)
@@ -161,7 +166,8 @@ def _moved(move: Move, path: Path, before: _Source, note: str) -> Action:
     plan: Plan | Fill | None = move.plan
     for key in rest:
         plan = None if plan is None else _below(plan, key, ())[0]
-    return _converted(Action(path, "moved", before((*move.source, *rest)).was, note), plan, path)
+    found = _after([before((*move.source, *rest))], Action(path, "moved", note=note))
+    return _converted(found, plan, path)
 
 
 def _known(schema: ir.Schema, plan: Plan, was: Path, source: _Source) -> _Source:
