@@ -377,7 +377,8 @@ def test_a_class_that_reaches_another_meaning_has_a_revision_too(project: Path, 
         (
             lambda text: text.replace(FUNCTION, ""),
             "PROCESS-migration-gone: Train: the migration from revision 1 is gone, which revision 2 was locked with; "
-            "restore it: checkpoints of that time need it",
+            "restore it: checkpoints of that time need it; "
+            "or give up every revision that does, with --orphan",
         ),
         (
             lambda text: text + FUNCTION.replace("1)", "7)").replace("rescale", "later"),
@@ -423,6 +424,28 @@ def test_a_waiver_carries_its_reason(project: Path, run: Run) -> None:
     write(project, STATE + FUNCTION.replace("* 2", "+ old['step']"))
     _, said = run("lock", "--waive", "PROCESS:Train:1", "--why", "the same sum")
     assert said.splitlines()[0] == "Train: PROCESS of revision 1 is waived: the same sum"
+    assert run("check")[0] == 0
+
+
+def test_a_waiver_of_an_edit_is_none_of_the_next_edit(project: Path, run: Run) -> None:
+    write(project, STATE + FUNCTION)
+    run("lock")
+    write(project, STATE + FUNCTION.replace("* 2", "+ old['step']"))
+    assert run("lock", "--waive", "PROCESS-migration-edited:Train:1", "--why", "the same sum")[0] == 0
+    write(project, STATE + FUNCTION.replace("* 2", "* 3"))
+    (line,) = findings(run("check")[1])
+    assert "PROCESS-migration-edited: Train: the migration from revision 1 was edited" in line
+
+
+def test_a_migration_is_needed_as_long_as_a_revision_of_its_class_or_of_one_above_is(project: Path, run: Run) -> None:
+    """Linear means something else from revision 2 on; Train reaches it."""
+    step = "\n@migration(Linear, 1)\ndef rescale(old):\n    return {'kernel': old['kernel'] * 2}\n"
+    write(project, STATE + step)
+    run("lock")
+    write(project, STATE)
+    assert run("lock", "--orphan", "Linear:1", "--why", "of a test")[0] == 2
+    code, said = run("lock", "--orphan", "Linear:1", "--orphan", "Train:1", "--why", "of a test")
+    assert code == 0, said
     assert run("check")[0] == 0
 
 

@@ -181,6 +181,48 @@ def test_an_entry_that_was_taken_out_is_missed() -> None:
     )
 
 
+def test_a_class_that_was_cut_out_is_missed_by_what_comes_after() -> None:
+    lock = locked(Linear).add(f"{HERE}:Pair", opened(Pair)).add(f"{HERE}:Linear", opened(Biased))
+    cut = attrs.evolve(lock, log=(lock.log[0], lock.log[2]))
+    assert refusal(cut.to_text()) == (
+        "state_treaty.lock: log[1]: it does not follow the entries that it was written after; history is only added to: "
+        "restore the file (git checkout -- state_treaty.lock) and run treaty lock"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "other"),
+    [
+        (Moved({f"{HERE}:Linear": f"{HERE}:Dense"}), Moved({f"{HERE}:Linear": f"{HERE}:Layer"})),
+        (Orphaned(f"{HERE}:Linear", 1, "never trained"), Orphaned(f"{HERE}:Linear", 1, "lost")),
+        (Orphaned(f"{HERE}:Pair", None, "gone"), None),
+        (Waived("LOAD", f"{HERE}:Linear", 1, "meant", ("w: x",)), Waived("LOAD", f"{HERE}:Linear", 1, "meant")),
+    ],
+)
+def test_a_move_an_orphan_and_a_waiver_are_chained_too(entry: Any, other: Any) -> None:
+    lock = locked(Linear).add(f"{HERE}:Pair", opened(Pair)).with_entry(entry)
+    then = lock.with_entry(Waived("LOAD", next(iter(lock.lines)), 1, "another")).log[-1]
+    kept = lock.log[-1]
+    edited = () if other is None else (attrs.evolve(other, follows=kept.follows),)
+    assert "log[" in refusal(attrs.evolve(lock, log=(*lock.log[:-1], *edited, then)).to_text())
+
+
+def test_a_lock_from_before_entries_were_chained_to_the_log_is_read_and_added_to() -> None:
+    old = attrs.evolve(locked(Linear), log=tuple(attrs.evolve(one, follows="") for one in locked(Linear).log))
+    read = Lock.parse(old.to_text()).add(f"{HERE}:Linear", opened(Biased))
+    assert [bool(one.follows) for one in Lock.parse(read.to_text()).log] == [False, True]
+    stripped = attrs.evolve(
+        read, log=(*read.log, attrs.evolve(read.add(f"{HERE}:Pair", opened(Pair)).log[-1], follows=""))
+    )
+    assert "log[2]: it does not follow" in refusal(stripped.to_text())
+
+
+@pytest.mark.parametrize("entry", [Orphaned(f"{HERE}:Linear", 1, "lost"), Waived("LOAD", f"{HERE}:Linear", 1, "lost")])
+def test_what_is_given_up_or_waived_has_a_reason(entry: Any) -> None:
+    text = locked(Linear).with_entry(entry).to_text()
+    assert "expected 'why': a reason, got \"\"" in refusal(text.replace("lost", ""))
+
+
 def test_a_merge_that_git_could_not_make_says_how_to_settle_it() -> None:
     first, second = locked(Linear, Biased).to_text(), locked(Linear, Moments).to_text()
     lines = first.splitlines(keepends=True)

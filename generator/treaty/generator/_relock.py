@@ -1,6 +1,6 @@
 """`treaty lock`, without its words: the locks of modules with all that is new appended, or why that must not be."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -54,7 +54,13 @@ class Relock:
         moving = self._moving(files)
         self._say(moving)
         asked = next_revisions(self.modules, self.locks)
-        self._check()
+        gate = Gate(self.modules, self.locks)
+        breaches = gate.breaches()
+        found = [*check_migrations(self.modules, self.locks), *self._lost(map(gate.finding, breaches))]
+        self._waive(found, moving)
+        if wrong := [_shown(one) for one in unwaived(found, self.locks)]:
+            raise TreatyError("\n".join(wrong))
+        self._give_up_above(gate, breaches)
         for one in asked.values():
             self._add(one)
         changed = [name for name, lock in self.locks.items() if lock.log and lock != before[name]]
@@ -82,32 +88,30 @@ class Relock:
                 last = self._line(symbol).last
                 for one in range(1, last + 1) if number is None else (number,):
                     self._give_up(symbol, one, self.wishes.why)
-        for rule, name, number in self.wishes.waived:
-            symbol = moving.symbol(name)
-            self._enter(symbol, Waived(rule, symbol, number, self.wishes.why))
-            self.said.append(f"{_name(symbol)}: {rule} of revision {number} is waived: {self.wishes.why}")
 
-    def _check(self) -> None:
-        """Nothing that was released is changed, and every earlier revision can still be restored."""
-        wrong = [
-            str(one)
-            for module in self.modules
-            for one in unwaived(check_migrations(module, self.locks[module.name]), self.locks)
-        ]
-        wrong += self._lost()
-        if wrong:
-            raise TreatyError("\n".join(wrong))
-
-    def _lost(self) -> Iterator[str]:
-        """What an earlier revision lacks to become the present declaration, where nobody gave it up or says it is meant."""
-        gate = Gate(self.modules, self.locks)
-        told = gate.breaches()
-        for finding in unwaived(map(gate.finding, told), self.locks):
+    def _lost(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """What an earlier revision lacks to become the present declaration, unless it is given up."""
+        for finding in findings:
             given_up = self._line(finding.symbol).orphaned
             if numbers := tuple(number for number in finding.revisions if number not in given_up):
-                yield _refusal(attrs.evolve(finding, revisions=numbers))
+                yield attrs.evolve(finding, revisions=numbers)
+
+    def _waive(self, found: list[Finding], moving: Moving) -> None:
+        """Those findings that the wishes mean, as they are: of one that comes later, somebody has to say so again."""
+        for rule, name, number in self.wishes.waived:
+            symbol = moving.symbol(name)
+            told = [one for one in unwaived(found, self.locks) if one.is_of(rule, symbol, number)]
+            if not told or number > self._line(symbol).last:
+                raise TreatyError(
+                    f"--waive {rule}:{name}:{number}: expected a finding that is not waived yet, got none; "
+                    f"treaty check lists them, with the revisions that they are of"
+                )
+            self._enter(symbol, Waived(rule, symbol, number, self.wishes.why, tuple(one.waived_as for one in told)))
+            self.said.append(f"{_name(symbol)}: {rule} of revision {number} is waived: {self.wishes.why}")
+
+    def _give_up_above(self, gate: Gate, told: list[Breach]) -> None:
+        """A class that reaches one that is given up is given up with it: the gate tells of it once nothing below is told."""
         known = {(one.name, one.symbol, one.path) for one in told}
-        # A class that reaches one that is given up is given up with it: the gate tells of it once nothing below is told.
         while more := [one for one in self._remaining(gate) if (one.name, one.symbol, one.path) not in known]:
             for one in more:
                 known.add((one.name, one.symbol, one.path))
@@ -150,7 +154,10 @@ class Relock:
         self.locks[name] = self.locks[name].with_entry(entry)
 
 
-def _refusal(finding: Finding) -> str:
+def _shown(finding: Finding) -> str:
+    """A finding, and what gives up the revisions that break."""
+    if finding.rule == "PROCESS":
+        return str(finding)
     orphans = " ".join(f"--orphan {finding.cls}:{number}" for number in finding.revisions)
     return f"{finding}; to give up what breaks: {orphans} --why '...'"
 
