@@ -318,6 +318,53 @@ def test_a_class_of_another_package_that_the_user_swapped_is_no_drift(project: P
     assert [line.split(": ")[1] for line in project.findings()] == ["SILENT-class", "PROCESS-differs"]
 
 
+INNER = """\
+from treaty.schema import migration, state
+
+
+@state
+class Inner:
+    scale: float
+"""
+MEANING = """
+
+@migration(Inner, 1)
+def in_percent(old):
+    return {"scale": old["scale"] * 100}
+"""
+
+
+def test_another_meaning_in_an_installed_package_is_a_revision_of_what_reaches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its declaration is the same: which revision a checkpoint has inside is known by `uses` alone."""
+    site, own = tmp_path / "site", tmp_path / "own"
+    outer = "from treaty.schema import state\nfrom dep import Inner\n\n\n@state\nclass Outer:\n    inner: Inner\n"
+    for root, name, text in ((site, "dep", INNER), (own, "mine", outer)):
+        root.mkdir()
+        (root / f"{name}.py").write_text(text)
+        (root / "pyproject.toml").write_text(f'[tool.treaty]\nmodules = ["{name}"]\n')
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    def run(root: Path, name: str, *arguments: str) -> tuple[int, str]:
+        monkeypatch.chdir(root)
+        done = CliRunner().invoke(getattr(commands, name), arguments)
+        return done.exit_code, done.output
+
+    assert run(site, "lock")[0] == 0
+    assert run(own, "lock")[0] == 0
+    (site / "dep.py").write_text(INNER + MEANING)
+    assert run(site, "lock")[0] == 0
+
+    code, printed = run(own, "check")
+    assert code == 1
+    assert "LOAD-" not in printed
+    assert "PROCESS-differs: Outer: its declaration differs from revision 1 (through Inner)" in printed
+    assert run(own, "lock")[0] == 0
+    assert run(own, "check")[0] == 0
+
+
 def test_json_has_all_that_a_line_says(project: Project) -> None:
     project.change(KERNEL, BIAS)
     code, printed = project.treaty("check", "--format", "json")

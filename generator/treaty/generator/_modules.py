@@ -17,6 +17,7 @@ from attrs import field, frozen
 from treaty.generator._module_scope import external
 from treaty.generator._project import Project, relative_path
 from treaty.schema import Schema, SchemaError, ir
+from treaty.schema.evolution.lock import Lock
 from treaty.schema.evolution.migrations import Step, step_from_data
 from treaty.schema.ir_json import class_from_data
 from treaty.schema.modules import is_module_name
@@ -51,6 +52,11 @@ class Module:
         plain = Schema("", self.classes)
         return {id: opened.at(generic[id]) if id in generic else plain.at(id) for id in self.roots}
 
+    @cached_property
+    def locks_elsewhere(self) -> Mapping[str, Lock]:
+        """Of installed packages whose classes are used: their migrations serve wherever these stand."""
+        return {home: Lock.parse(text, f"the history of {home}") for home, text in self.histories.items()}
+
     def line(self, symbol: str, attribute: str = "") -> int:
         """Where a field of a class is declared, or else the class; 0 if that is not known."""
         name = symbol.partition(":")[2]
@@ -59,6 +65,11 @@ class Module:
     def uses(self) -> list[str]:
         """The other schema modules whose generated code this one's imports."""
         return sorted({cls.module for cls in self.classes if external(cls, self.name)})
+
+
+def every_lock(modules: Iterable[Module], locks: Mapping[str, Lock]) -> dict[str, Lock]:
+    """By module: `locks`, and those of installed packages whose classes are used."""
+    return {home: lock for module in modules for home, lock in module.locks_elsewhere.items()} | dict(locks)
 
 
 def read_modules(names: Iterable[str], project: Project) -> list[Module]:
