@@ -309,6 +309,59 @@ def test_a_module_that_was_renamed_takes_its_lock_along(project: Path, run: Run)
     assert run("check")[0] == 0
 
 
+HYPER = """
+from typing import NamedTuple
+
+
+class Hyper(NamedTuple):
+    decay: float
+
+
+def one():
+    return [1.0]
+
+
+@state
+class Tuned:
+    hyper: Hyper
+    scale: list[float] = field(factory=one)
+"""
+
+
+def test_a_module_that_was_renamed_takes_along_what_is_no_class_of_its_own_in_the_lock(project: Path, run: Run) -> None:
+    """A NamedTuple has no revisions, and is known by its name all the same; so is the factory of a default."""
+    write(project, STATE + HYPER)
+    assert run("lock")[0] == 0
+    (project / "my" / "state.py").rename(project / "my" / "model.py")
+    (project / "pyproject.toml").write_text('[tool.treaty]\nmodules = ["my.model"]\n')
+
+    code, said = run("lock", "--moved", "my.state=my.model")
+
+    assert code == 0, said
+    assert "my.state:Hyper is my.model:Hyper now" in said
+    renamed = lock_of(project, "model").history("Tuned").renamed
+    assert renamed["my.state:Hyper"] == "my.model:Hyper"
+    assert renamed["my.state:one"] == "my.model:one"
+    assert run("check")[0] == 0
+
+
+@pytest.mark.parametrize("other", ["another", "kinds"])
+def test_what_has_no_revisions_is_moved_by_its_name(other: str, project: Path, run: Run) -> None:
+    """To a module with a name before or after that of the other, as locks are settled in that order."""
+    write(project, STATE + HYPER)
+    assert run("lock")[0] == 0
+    write(project, STATE)
+    write(project, "from treaty.schema import field, state\n" + HYPER, other)
+    (project / "pyproject.toml").write_text(f'[tool.treaty]\nmodules = ["my.state", "my.{other}"]\n')
+    moves = [f"my.state:{name}=my.{other}:{name}" for name in ("Tuned", "Hyper", "one")]
+
+    code, said = run("lock", *(word for one in moves for word in ("--moved", one)))
+
+    assert code == 0, said
+    assert run("check")[0] == 0
+    assert "revision 2" not in said or "scale: default" in said
+
+
 def test_a_class_that_moved_to_another_module_takes_its_history_along(project: Path, run: Run) -> None:
     write(project, STATE.replace(KERNEL, KERNEL + BIAS))
     run("lock", "-m", "a bias")

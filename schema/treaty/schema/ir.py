@@ -375,6 +375,20 @@ def entries(schema: Schema, field: Field, keys: Iterable[str]) -> dict[str, Type
     return text.spread(parts(schema, field.type, items) or {})
 
 
+def symbols(cls: Class) -> Iterator[str]:
+    """What a class speaks of by name: itself, enums, functions, and what makes its defaults."""
+    yield cls.symbol
+    for field in cls.fields:
+        for type in every_type(field.type):
+            if isinstance(type, Enum):
+                yield type.symbol
+            elif isinstance(type, Partial):
+                yield type.func
+            elif isinstance(type, Fitted):
+                yield type.init
+        yield from (one for one in (field.init, (field.default or "").partition("factory:")[2]) if one)
+
+
 def own_dims(type: Type) -> tuple[Dim, ...]:
     """The sizes that a type itself mentions, without those of its children: axes, a length, ties."""
     if isinstance(type, (Array, Key, Fitted)):

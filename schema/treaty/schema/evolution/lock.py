@@ -59,7 +59,7 @@ class Revised:
 
 @frozen
 class Moved:
-    """Classes go by other names from here on, all at once: two may swap theirs. They may be classes of other modules."""
+    """Classes go by other names from here on, all at once: two may swap theirs. They may be classes of other modules, or functions."""
 
     names: Mapping[str, str]
     message: str = ""
@@ -209,12 +209,14 @@ class Lock:
 
     @property
     def symbols(self) -> set[str]:
-        """What the classes that it speaks of are called now, those of other modules among them."""
+        """What the classes and functions that it speaks of are called now, those of other modules among them."""
         found = set(self.lines)
-        for id, declared in self._declared.items():
-            for place, data in declared:
-                symbol: str = data.get("symbol") or id
-                found.add(self._renamed(place).get(symbol, symbol))
+        for place, entry in enumerate(self.log):
+            if isinstance(entry, Revised):
+                renamed = self._renamed(place)
+                for id in entry.declares:
+                    spoken = ir.symbols(self._class(id, place, entry))
+                    found |= {renamed.get(symbol, symbol) for symbol in spoken if not symbol.startswith(ir.VARIABLE)}
         return found
 
     @property
