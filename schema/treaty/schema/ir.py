@@ -12,6 +12,7 @@ from typing import ClassVar, Final, Literal, assert_never
 import attrs
 from attrs import frozen
 
+from treaty.schema._default_texts import FACTORY
 from treaty.schema._key_texts import key_text
 from treaty.schema.dims import Dim, Expr
 
@@ -379,14 +380,23 @@ def symbols(cls: Class) -> Iterator[str]:
     """What a class speaks of by name: itself, enums, functions, and what makes its defaults."""
     yield cls.symbol
     for field in cls.fields:
-        for type in every_type(field.type):
-            if isinstance(type, Enum):
-                yield type.symbol
-            elif isinstance(type, Partial):
-                yield type.func
-            elif isinstance(type, Fitted):
-                yield type.init
-        yield from (one for one in (field.init, (field.default or "").partition("factory:")[2]) if one)
+        yield from (one for type in every_type(field.type) if (one := _symbol(type)) is not None)
+        if field.init is not None:
+            yield field.init
+        if field.default is not None and field.default.startswith(FACTORY):
+            yield field.default.removeprefix(FACTORY)
+
+
+def _symbol(type: Type) -> str | None:
+    if isinstance(type, Enum):
+        return type.symbol
+    if isinstance(type, Partial):
+        return type.func
+    if isinstance(type, Fitted):
+        return type.init
+    if isinstance(type, (Array, Key, Scalar, NumpyScalar, Untyped, Node, Sequence, Tuple, Dict, Optional)):
+        return None
+    assert_never(type)
 
 
 def own_dims(type: Type) -> tuple[Dim, ...]:
