@@ -295,6 +295,12 @@ def test_a_module_that_was_renamed_takes_its_lock_along(project: Path, run: Run)
         "if it was renamed, run: treaty lock --moved my.state=my.model; if it is gone, delete the lock\n"
     ) in said
 
+    assert run("lock") == (
+        2,
+        "error: my.state is locked, and not there any more; if it has another name now, write "
+        "--moved my.state=my.model; for classes one by one, --moved or --orphan each\n",
+    )
+
     run("lock", "--moved", "my.state=my.model")
 
     assert sorted(path.name for path in (project / "my").glob("*treaty*")) == [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import Array
+from jax.tree_util import Partial
 from jaxtyping import Float32, Int32
 
 from treaty.schema import Dims, Fields, Length, Rule, Schema, SchemaError, field, migration, schema_of, state
@@ -361,6 +362,15 @@ def test_changes_are_told_in_words() -> None:
         "through Biased",
     )
     assert changes(schema_of(Block), schema_of(Block)) == ()
+
+
+def test_a_function_of_another_module_is_told_with_its_module() -> None:
+    @state
+    class Loss:
+        loss: Annotated[Partial, Fields(func=one, args=(int,), keywords={})]
+
+    later = Schema.from_json(schema_of(Loss).to_json().replace(f"{HERE}:one", "my.model:one"))
+    assert changes(schema_of(Loss), later) == (f"loss: Partial[{HERE}:one] -> Partial[my.model:one]",)
 
 
 def one(old: Any) -> Any:

@@ -30,7 +30,9 @@ class Moving:
         self._gone = {self.symbol(name): why for name in gone}
         unknown = [symbol for symbol in self.vanished() if symbol not in {*self._moves, *self._gone}]
         if unknown and ask is None:
-            raise TreatyError("\n".join(map(self._what_to_write, unknown)))
+            renamed = self._renamed_modules(unknown)
+            rest = [symbol for symbol in unknown if _module(symbol) not in renamed]
+            raise TreatyError("\n".join([*renamed.values(), *map(self._what_to_write, rest)]))
         for symbol in unknown:
             assert ask is not None
             if answer := ask(symbol, self.candidates(symbol)):
@@ -122,6 +124,21 @@ class Moving:
         for symbol in [symbol for symbol in self._gone if symbol in lock.lines]:
             lock = lock.with_entry(Orphaned(symbol, None, self._gone[symbol]))
         return lock.with_entry(Moved(dict(names), self.message)) if names else lock
+
+    def _renamed_modules(self, unknown: Iterable[str]) -> dict[str, str]:
+        """Of modules that are gone, each with all of its classes in one other: what to write."""
+        found: dict[str, str] = {}
+        for lock in self.strays.values():
+            homes = {
+                _module(new) for symbol in lock.lines for new in self.candidates(symbol) if _name(new) == _name(symbol)
+            }
+            for home in sorted(homes):
+                if all(f"{home}:{_name(symbol)}" in self.declared for symbol in lock.lines):
+                    found[lock.module] = (
+                        f"{lock.module} is locked, and not there any more; if it has another name now, write "
+                        f"--moved {lock.module}={home}; for classes one by one, --moved or --orphan each"
+                    )
+        return {module: text for module, text in found.items() if any(_module(one) == module for one in unknown)}
 
     def _what_to_write(self, symbol: str) -> str:
         likely = self.candidates(symbol)[:3]
