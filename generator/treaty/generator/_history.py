@@ -15,7 +15,7 @@ from treaty.generator._expressions import state_type
 from treaty.generator._layout import WIDTH
 from treaty.generator._lower import LOWERED, lower
 from treaty.generator._modules import Module
-from treaty.generator._names import Entry, in_docstring, is_name, literal, pascal, short, title_of
+from treaty.generator._names import TypedEntry, in_docstring, is_name, literal, pascal, short, title_of
 from treaty.generator.render import checked, laid_out
 from treaty.schema import Schema, ir
 from treaty.schema.evolution.history import History, Revision
@@ -32,7 +32,7 @@ class RevisionRecord:
     name: str
     title: str
     by_call: bool
-    fields: list[Entry]
+    fields: list[TypedEntry]
     variables: list[str]
 
 
@@ -174,9 +174,9 @@ class _View:
         return [_variable(one) for one in sorted(reached, key=lambda one: int(one[1:]))]
 
 
-def _entry(key: str, type: str, by_call: bool) -> Entry:
+def _entry(key: str, type: str, by_call: bool) -> TypedEntry:
     is_long = not by_call and len(f"    {key}: {type}") > WIDTH
-    return Entry(key, literal(type) if is_long else type)  # no formatter breaks a string
+    return TypedEntry(key, literal(type) if is_long else type)  # no formatter breaks a string
 
 
 def _version(symbol: str, number: int) -> str:

@@ -2,10 +2,7 @@
 
 import json
 import keyword
-import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -15,7 +12,7 @@ from typing import Any
 from attrs import field, frozen
 
 from treaty.generator._module_scope import external
-from treaty.generator._project import Project, relative_path
+from treaty.generator._project import Project, last_words, relative_path
 from treaty.schema import Schema, SchemaError, ir
 from treaty.schema.evolution.lock import Lock
 from treaty.schema.evolution.migrations import Step, step_from_data
@@ -79,18 +76,9 @@ def read_modules(names: Iterable[str], project: Project) -> list[Module]:
         raise SchemaError(*map(_no_module, wrong))
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
-        path = os.pathsep.join([*project.search_path, *filter(None, [os.environ.get("PYTHONPATH")])])
-        done = subprocess.run(
-            [sys.executable, "-m", "treaty.generator._worker", str(result), *names],
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = project.python("treaty.generator._worker", str(result), *names)
         if not result.exists():
-            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            raise SchemaError(f"{', '.join(names)}: importing ended the process: {last}; {_seen(names)}")
+            raise SchemaError(f"{', '.join(names)}: importing ended the process: {last_words(done)}; {_seen(names)}")
         answers = json.loads(result.read_text())
     problems = [problem for answer in answers.values() for problem in answer.get("problems", ())]
     if problems:

@@ -32,7 +32,7 @@ _RESERVED: Final = frozenset(
 
 
 @frozen
-class Entry:
+class TypedEntry:
     """One entry of a TypedDict: its key, and its type to mypy."""
 
     key: str
@@ -139,7 +139,7 @@ def is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text) and spelled(text) == text
 
 
-def is_by_call(entries: Iterable[Entry]) -> bool:
+def is_by_call(entries: Iterable[TypedEntry]) -> bool:
     """Whether a TypedDict of keys and types has to be made by a call: a key is no line of a class body, or used by a type."""
     items = list(entries)
     used = {word for one in items for word in re.findall(r"\w+", one.type)}

@@ -12,7 +12,16 @@ from treaty.generator._changes import Changes, changes_of
 from treaty.generator._dims_plan import Look, Path, looks, size_text, solve, sure_path
 from treaty.generator._layout import WIDTH, Call, Expression, Text
 from treaty.generator._module_scope import ModuleScope
-from treaty.generator._names import ORDERED, Entry, gathered_locals, in_docstring, is_by_call, literal, local, short
+from treaty.generator._names import (
+    ORDERED,
+    TypedEntry,
+    gathered_locals,
+    in_docstring,
+    is_by_call,
+    literal,
+    local,
+    short,
+)
 from treaty.schema import ir
 from treaty.schema.dims import definition_order, names
 from treaty.schema.dtypes import BY_NAME
@@ -21,7 +30,7 @@ from treaty.schema.sources import sources
 
 
 @frozen
-class StateEntry(Entry):
+class StateEntry(TypedEntry):
     """One entry of the state dict, and how it is written. Where it is spread, it is many: `written` is the call that adds them."""
 
     written: Expression

@@ -5,7 +5,7 @@ everything else consumes it. Code that tells types apart ends with `assert_never
 of mypy errors. `Leaf` stands for all leaves where they are alike.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Final, Literal, assert_never
 
@@ -226,16 +226,7 @@ class Schema:
 
     def at(self, root: str) -> "Schema":
         """The schema of one of the classes: that class first, then what it reaches, in field order."""
-        reached = {root: None}
-        self._reach(root, reached)
-        return Schema(root, tuple(self[id] for id in reached))
-
-    def _reach(self, id: str, reached: dict[str, None]) -> None:
-        for field in self[id].fields:
-            for node in nodes(field.type):
-                if node.cls not in reached:
-                    reached[node.cls] = None
-                    self._reach(node.cls, reached)
+        return Schema(root, tuple(self[id] for id in reached(self._by_id, Node(root))))
 
     @cached_property
     def as_stored(self) -> "Schema":
@@ -337,6 +328,22 @@ def every_type(type: Type) -> Iterator[Type]:
 def nodes(type: Type) -> Iterator[Node]:
     """Every class reference in a type, left to right."""
     return (one for one in every_type(type) if isinstance(one, Node))
+
+
+def reached(classes: Mapping[str, Class], *types: Type) -> dict[str, None]:
+    """The ids of the classes that types reach, each as it is met first, in field order."""
+    found: dict[str, None] = {}
+
+    def enter(type: Type) -> None:
+        for node in nodes(type):
+            if node.cls not in found:
+                found[node.cls] = None
+                for field in classes[node.cls].fields:
+                    enter(field.type)
+
+    for type in types:
+        enter(type)
+    return found
 
 
 def parts(schema: Schema, type: Type, keys: Iterable[str] = ()) -> dict[str, Type] | None:

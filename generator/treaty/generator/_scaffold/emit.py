@@ -5,6 +5,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
+from treaty.generator._names import literal
 from treaty.generator._scaffold.class_names import name_classes
 from treaty.generator._scaffold.classes import Classes, ClassPlan, is_class, ties
 from treaty.generator._scaffold.dim_names import unused
@@ -110,7 +111,7 @@ class _Emitting:
             value = ""
             if pattern is None and name != key:
                 self._use("treaty.schema", "field")
-                value = f"field(key={_quoted(key)})"
+                value = f"field(key={literal(key)})"
             for note in _notes(child):
                 yield f"    # {note}"
             yield from field_lines(name, self._type(child, sizes).whole(), value)
@@ -141,7 +142,7 @@ class _Emitting:
         notes: list[Piece] = []
         if items.pattern is not None:
             self._use("treaty.schema", "Keys")
-            notes.append(Brackets("Keys", (_quoted(items.pattern),), ")"))
+            notes.append(Brackets("Keys", (literal(items.pattern),), ")"))
         self._use("treaty.schema", "Length")
         notes.append(Brackets("Length", (_size(first),), ")"))
         self._use("typing", "Annotated")
@@ -204,7 +205,7 @@ class _Emitting:
         return "None" if type_.type == "none" else type_.type
 
     def _array(self, type_: ir.Array | ir.Key) -> Piece:
-        dims = _quoted(" ".join(str(dim.size) for dim in type_.dims))
+        dims = literal(" ".join(str(dim.size) for dim in type_.dims))
         kind = "Array"
         if isinstance(type_, ir.Array) and type_.host:
             self._needs_numpy, kind = True, "np.ndarray"
@@ -215,7 +216,7 @@ class _Emitting:
             assert isinstance(type_, ir.Array)
             self._use("typing", "Annotated")
             self._use("treaty.schema", "ArraySpec")
-            return Brackets("Annotated", (kind, Brackets("ArraySpec", (_quoted(type_.dtype), dims), ")")))
+            return Brackets("Annotated", (kind, Brackets("ArraySpec", (literal(type_.dtype), dims), ")")))
         self._use("jaxtyping", name)
         return Brackets(name, (kind, dims))
 
@@ -243,7 +244,7 @@ def _import_order(name: str) -> tuple[bool, str]:
 
 
 def _size(size: Expr) -> str:
-    return str(size) if isinstance(size, Int) else _quoted(str(size))
+    return str(size) if isinstance(size, Int) else literal(str(size))
 
 
 def _dims(found: Mapping[str, Expr]) -> tuple[Piece, ...]:
@@ -251,7 +252,7 @@ def _dims(found: Mapping[str, Expr]) -> tuple[Piece, ...]:
         return ()
     if all(size == Name(name) for name, size in found.items()):
         return ("Dims(...)",)
-    same = [_quoted(name) for name, size in found.items() if size == Name(name)]
+    same = [literal(name) for name, size in found.items() if size == Name(name)]
     others = [f"{name}={_size(size)}" for name, size in found.items() if size != Name(name)]
     return (Brackets("Dims", (*same, *others), ")"),)
 
@@ -264,11 +265,3 @@ def _notes(sized: Sized) -> Iterator[str]:
     if isinstance(sized, SizedNode) and not is_class(sized):
         for child in sized.children.values():
             yield from _notes(child)
-
-
-def _quoted(text: str) -> str:
-    """As `ruff format` writes it: in double quotes, unless that takes more escapes."""
-    quoted = repr(text)
-    if quoted.startswith("'") and '"' not in text:
-        return f'"{quoted[1:-1]}"'
-    return quoted
