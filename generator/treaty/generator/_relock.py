@@ -23,7 +23,7 @@ from treaty.schema.evolution.resolution import show
 
 
 @frozen
-class Wishes:
+class LockOptions:
     """What the user says of the past. Classes are `module:Class`, or `Class` where one module has it."""
 
     message: str = ""
@@ -39,7 +39,7 @@ class Relock:
 
     modules: list[Module]
     project: Project
-    wishes: Wishes
+    options: LockOptions
     ask: Ask | None = None
     locks: dict[str, Lock] = field(factory=dict)  # by module
     said: list[str] = field(factory=list)
@@ -52,7 +52,7 @@ class Relock:
         self.locks = {name: lock or Lock(name, name=relative(paths[name])) for name, lock in before.items()}
         files: dict[Path, str | None] = {}
         moving = self._moving(files)
-        self._say(moving)
+        self._apply_options(moving)
         asked = next_revisions(self.modules, self.locks)
         gate = Gate(self.modules, self.locks)
         breaches = gate.breaches()
@@ -75,19 +75,19 @@ class Relock:
                 self.locks[lock.module] = lock  # the module says another `__treaty__`
             else:
                 strays[path] = lock
-        return Moving(declared, self.locks, strays, self.wishes.message)
+        return Moving(declared, self.locks, strays, self.options.message)
 
-    def _say(self, moving: Moving) -> None:
-        """What the wishes say: names first, since the others go by the new ones."""
+    def _apply_options(self, moving: Moving) -> None:
+        """What is moved and given up: names first, since the others go by the new ones."""
         vanished = moving.vanished()
-        gone = [name for name, number in self.wishes.orphaned if number is None and moving.symbol(name) in vanished]
-        self.said += moving.settle(self.wishes.moved, gone, self.wishes.why, self.ask)
-        for name, number in self.wishes.orphaned:
+        gone = [name for name, number in self.options.orphaned if number is None and moving.symbol(name) in vanished]
+        self.said += moving.settle(self.options.moved, gone, self.options.why, self.ask)
+        for name, number in self.options.orphaned:
             if name not in gone:
                 symbol = moving.symbol(name)
                 last = self._line(symbol).last
                 for one in range(1, last + 1) if number is None else (number,):
-                    self._give_up(symbol, one, self.wishes.why)
+                    self._give_up(symbol, one, self.options.why)
 
     def _lost(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """What an earlier revision lacks to become the present declaration, unless it is given up."""
@@ -97,8 +97,8 @@ class Relock:
                 yield attrs.evolve(finding, revisions=numbers)
 
     def _waive(self, found: list[Finding], moving: Moving) -> None:
-        """Those findings that the wishes mean, as they are: of one that comes later, somebody has to say so again."""
-        for rule, name, number in self.wishes.waived:
+        """Those findings that the options mean, as they are: of one that comes later, somebody has to say so again."""
+        for rule, name, number in self.options.waived:
             symbol = moving.symbol(name)
             told = [one for one in unwaived(found, self.locks) if one.is_of(rule, symbol, number)]
             if not told or number > self._line(symbol).last:
@@ -106,8 +106,8 @@ class Relock:
                     f"--waive {rule}:{name}:{number}: expected a finding that is not waived yet, got none; "
                     f"treaty check lists them, with the revisions that they are of"
                 )
-            self._enter(symbol, Waived(rule, symbol, number, self.wishes.why, tuple(one.waived_as for one in told)))
-            self.said.append(f"{_name(symbol)}: {rule} of revision {number} is waived: {self.wishes.why}")
+            self._enter(symbol, Waived(rule, symbol, number, self.options.why, tuple(one.waived_as for one in told)))
+            self.said.append(f"{_name(symbol)}: {rule} of revision {number} is waived: {self.options.why}")
 
     def _give_up_above(self, gate: Gate, told: list[Breach]) -> None:
         """A class that reaches one that is given up is given up with it: the gate tells of it once nothing below is told."""
@@ -135,7 +135,7 @@ class Relock:
             uses=one.uses,
             changes=one.changes,
             migration=one.migration,
-            message=self.wishes.message,
+            message=self.options.message,
         )
         changes = f" ({'; '.join(one.changes)})" if one.changes else ""
         self.said.append(f"{_name(one.symbol)}: revision {one.number}{changes}")

@@ -1,28 +1,19 @@
-"""Digests of what is locked: a migration as it was released, and an entry of the lock with all before it.
+"""The digest of a migration as it was released.
 
 A function is known by what it does, in a form of our own: `ast.dump` is another text in another version of Python.
 """
 
 import ast
-import hashlib
 import inspect
 import itertools
-import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from treaty.schema.ir_json import digest_of
+
 _UNSEEN: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "returns", "annotation"})
 _MIGRATION: Final = ("treaty.schema.evolution.migrations", "migration")
-
-
-def digest_of(data: Any) -> str:
-    """Of JSON data: whatever the order of its keys and its layout."""
-    return sha256(json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True))
-
-
-def sha256(text: str) -> str:
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def function_digest(function: Callable[..., Any], name: str) -> str:

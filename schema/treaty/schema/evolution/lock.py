@@ -17,10 +17,9 @@ from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema._errors import SchemaError
-from treaty.schema.evolution.digests import digest_of
 from treaty.schema.evolution.history import History, Revision
 from treaty.schema.evolution.migrations import Moves, Step
-from treaty.schema.ir_json import class_from_data, class_to_data
+from treaty.schema.ir_json import class_from_data, class_to_data, digest_of
 
 Declared: TypeAlias = Mapping[str, Any]  # a class as JSON data, without its id
 

@@ -20,7 +20,8 @@ from attrs import Factory, field, frozen
 from treaty.schema import modules
 from treaty.schema._declare import state_options
 from treaty.schema._errors import SchemaError
-from treaty.schema.evolution.digests import digest_of, function_digest, name_digest
+from treaty.schema.evolution.digests import function_digest, name_digest
+from treaty.schema.ir_json import digest_of
 from treaty.schema.keymap import KeyMap, Rule
 from treaty.schema.modules import symbol_of
 
