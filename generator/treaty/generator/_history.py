@@ -39,7 +39,6 @@ class RevisionRecord:
 @frozen
 class HistoryPlan:
     source: str
-    command: str
     variables: list[str]
     records: list[RevisionRecord]
     lock: str
@@ -59,7 +58,6 @@ def _plan(module: Module, lock: Lock) -> HistoryPlan:
     variables = sorted({name for record in records for name in record.variables}, key=lambda name: int(name[2:]))
     return HistoryPlan(
         source=module.name,
-        command=f"treaty generate {module.name}",
         variables=variables,
         records=records,
         lock=lock.to_text(),

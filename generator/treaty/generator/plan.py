@@ -126,7 +126,6 @@ class Record:
 @frozen
 class ModulePlan:
     source: str
-    command: str
     imports: list[tuple[str, str]]
     injected: bool
     dtypes: list[tuple[str, str]]
@@ -154,7 +153,6 @@ def plan_module(
     records = [_record(scope, cls, revisions.get(cls.symbol)) for cls in scope.emitted]
     return ModulePlan(
         source=module,
-        command=f"treaty generate {module}",
         imports=sorted(scope.imports().items()),
         injected=inject,
         dtypes=sorted((f"_{dtype}", _dtype_source(dtype)) for dtype in scope.dtypes),
