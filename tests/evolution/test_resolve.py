@@ -637,6 +637,29 @@ def test_a_migration_of_a_class_applies_wherever_it_stands(project: Project) -> 
     ]
 
 
+CAST = 'BFloat16[Array, "d"] = field(cast_from=("float32",))'
+
+
+def test_a_leaf_that_is_moved_and_then_cast_is_told_as_both(project: Project) -> None:
+    step = 'migration(A, 1, moves=[Rule("w", "later")])\n'
+    project.release(a('w: Float32[Array, "d"]'))
+    before = schema_of(project["A"])
+    project.release(a('later: Float32[Array, "d"]') + step)
+    project.declare(a(f"later: {CAST}") + step)
+    (told,) = leaves(resolve(before, schema_of(project["A"]), history_of))
+    assert told == "$.later: moved from $.w (migration(A, 1), float32 to bfloat16)"
+
+
+def test_a_leaf_of_a_class_that_is_moved_and_that_casts_it_is_told_as_both(project: Project) -> None:
+    linear = "@state\nclass L:\n    w: {}\n"
+    project.release(linear.format('Float32[Array, "d"]') + a("old: list[Annotated[L, Dims(...)]]"))
+    before = schema_of(project["A"])
+    step = 'migration(A, 1, moves=[Rule("old", "new")])\n'
+    project.declare(linear.format(CAST) + a("new: list[Annotated[L, Dims(...)]]") + step)
+    (told,) = leaves(resolve(before, schema_of(project["A"]), history_of))
+    assert told == "$.new[*].w: moved from $.old[*].w (migration(A, 1), float32 to bfloat16)"
+
+
 def test_a_tie_on_a_class_that_migrated_is_a_condition(project: Project) -> None:
     linear = '@state\nclass L:\n    kernel: Float32[Array, "n m"]\n'
     turned = linear.replace("n m", "m n") + 'migration(L, 1, moves=[Rule("kernel", "kernel", "n m -> m n")])\n'

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests import forked
-from treaty.generator import _modules
+from treaty.generator import _project
 
 
 @pytest.fixture(autouse=True)
 def forked_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     fork = SimpleNamespace(run=forked.run_like_subprocess, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr(_modules, "subprocess", fork)
+    monkeypatch.setattr(_project, "subprocess", fork)

@@ -66,4 +66,4 @@ def shown_kinds() -> set[str]:
 def _findings(project: Project) -> list[Finding]:
     module = attrs.evolve(project._read(), file="state.py")
     locks = {module.name: project.locked}
-    return [*Gate([module], locks).findings(), *check_migrations(module, project.locked)]
+    return [*Gate([module], locks).findings(), *check_migrations([module], locks)]

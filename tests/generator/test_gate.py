@@ -217,10 +217,45 @@ def test_a_waiver_names_a_rule_or_a_rule_with_its_kind(project: Project, rule: s
     assert '"why": "no checkpoint was kept"' in project.lock.read_text()
 
 
-def test_a_waiver_of_another_kind_or_revision_does_not_count(project: Project) -> None:
+@pytest.mark.parametrize("waiver", ["LOAD-dtype:Linear:1", "LOAD:Train:1", "LOAD:Linear:9", "SILENT:Train:1"])
+def test_a_waiver_of_another_kind_class_or_revision_waives_nothing_and_is_refused(
+    project: Project, waiver: str
+) -> None:
     project.change(KERNEL, BIAS)
-    assert project.treaty("lock", "--waive", "LOAD-dtype:Linear:1", "--why", "no")[0] == 2
-    assert project.treaty("lock", "--waive", "LOAD:Train:1", "--why", "no")[0] == 2
+    assert project.treaty("lock", "--waive", waiver, "--why", "no") == (
+        2,
+        f"error: --waive {waiver}: expected a finding that is not waived yet, got none; "
+        "treaty check lists them, with the revisions that they are of\n",
+    )
+
+
+def test_a_waiver_covers_what_was_found_then_and_nothing_that_comes_later(project: Project) -> None:
+    project.change("step: int", "step: int\n    first: int\n    second: float")
+    assert project.treaty("lock", "--orphan", "Train:1", "--why", "of a test")[0] == 0
+    project.change("    first: int\n", "")
+    assert project.treaty("lock", "--waive", "LOAD-removed:Train:2", "--why", "never read")[0] == 0
+    assert project.treaty("check")[0] == 0
+    project.change("    second: float\n", "")
+    (line,) = project.broken()
+    assert line.startswith(
+        "LOAD-removed: Train.second: expected no such key in Train, got float (breaks revisions 2, 3)"
+    )
+
+
+def test_a_waiver_of_before_findings_were_kept_covers_the_rule(project: Project) -> None:
+    entry = '{"event": "waived", "rule": "LOAD", "class": "my.state:Train", "revision": 1, "why": "old"}'
+    text = re.sub(r',\n  "follows": "[^"]+"', "", project.lock.read_text())
+    project.lock.write_text(text.replace("\n]}\n", f",\n {entry}\n]}}\n"))
+    project.change("    step: int\n", "")
+    assert project.broken() == []
+
+
+def test_a_waiver_goes_along_when_its_class_is_renamed(project: Project) -> None:
+    project.change("    step: int\n", "")
+    assert project.treaty("lock", "--waive", "LOAD-removed:Train:1", "--why", "never read")[0] == 0
+    project.change("class Train:", "class Training:")
+    assert project.treaty("lock", "--moved", "Train=Training")[0] == 0
+    assert project.treaty("check")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -281,6 +316,53 @@ def test_a_class_of_another_package_that_the_user_swapped_is_no_drift(project: P
     project.dependency.write_text(TRACE + TRACE.partition("\n\n\n")[2].replace("Trace", "Mean"))
     project.change("import Trace\n", "import Mean as Trace\n")
     assert [line.split(": ")[1] for line in project.findings()] == ["SILENT-class", "PROCESS-differs"]
+
+
+INNER = """\
+from treaty.schema import migration, state
+
+
+@state
+class Inner:
+    scale: float
+"""
+MEANING = """
+
+@migration(Inner, 1)
+def in_percent(old):
+    return {"scale": old["scale"] * 100}
+"""
+
+
+def test_another_meaning_in_an_installed_package_is_a_revision_of_what_reaches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its declaration is the same: which revision a checkpoint has inside is known by `uses` alone."""
+    site, own = tmp_path / "site", tmp_path / "own"
+    outer = "from treaty.schema import state\nfrom dep import Inner\n\n\n@state\nclass Outer:\n    inner: Inner\n"
+    for root, name, text in ((site, "dep", INNER), (own, "mine", outer)):
+        root.mkdir()
+        (root / f"{name}.py").write_text(text)
+        (root / "pyproject.toml").write_text(f'[tool.treaty]\nmodules = ["{name}"]\n')
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    def run(root: Path, name: str, *arguments: str) -> tuple[int, str]:
+        monkeypatch.chdir(root)
+        done = CliRunner().invoke(getattr(commands, name), arguments)
+        return done.exit_code, done.output
+
+    assert run(site, "lock")[0] == 0
+    assert run(own, "lock")[0] == 0
+    (site / "dep.py").write_text(INNER + MEANING)
+    assert run(site, "lock")[0] == 0
+
+    code, printed = run(own, "check")
+    assert code == 1
+    assert "LOAD-" not in printed
+    assert "PROCESS-differs: Outer: its declaration differs from revision 1 (through Inner)" in printed
+    assert run(own, "lock")[0] == 0
+    assert run(own, "check")[0] == 0
 
 
 def test_json_has_all_that_a_line_says(project: Project) -> None:

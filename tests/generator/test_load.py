@@ -1,7 +1,9 @@
 """`load`: the same code, compiled in memory, for classes that have no module file."""
 
+import importlib
 import inspect
 import traceback
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import jax.numpy as jnp
@@ -90,3 +92,13 @@ def test_a_tuple_whose_sizes_only_its_owner_knows() -> None:
     state_dict["both"] = {"0": jnp.zeros(6)}
     with pytest.raises(StateMismatchError, match=r"expected float32\[d\+e=5\], got float32\[6\] at \$\.both\[0\]"):
         from_state_dict(SumOfOthers, state_dict)
+
+
+def test_a_field_may_be_called_as_the_module_of_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The type of such a field is a text in the TypedDict of `load`, and has quotes itself."""
+    text = "from treaty.schema import state\n\n\n@state\nclass Model:\n    a: int\n\n\n@state\nclass Train:\n    model: Model\n"
+    (tmp_path / "model.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    train = importlib.import_module("model").Train
+    load(train)
+    assert from_state_dict(train, {"model": {"a": 1}}).model.a == 1

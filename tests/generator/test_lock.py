@@ -295,6 +295,12 @@ def test_a_module_that_was_renamed_takes_its_lock_along(project: Path, run: Run)
         "if it was renamed, run: treaty lock --moved my.state=my.model; if it is gone, delete the lock\n"
     ) in said
 
+    assert run("lock") == (
+        2,
+        "error: my.state is locked, and not there any more; if it has another name now, write "
+        "--moved my.state=my.model; for classes one by one, --moved or --orphan each\n",
+    )
+
     run("lock", "--moved", "my.state=my.model")
 
     assert sorted(path.name for path in (project / "my").glob("*treaty*")) == [
@@ -307,6 +313,59 @@ def test_a_module_that_was_renamed_takes_its_lock_along(project: Path, run: Run)
         f"my.model:{name}": (1, (f"my.state:{name}",)) for name in ("Linear", "Moments", "Train")
     }
     assert run("check")[0] == 0
+
+
+HYPER = """
+from typing import NamedTuple
+
+
+class Hyper(NamedTuple):
+    decay: float
+
+
+def one():
+    return [1.0]
+
+
+@state
+class Tuned:
+    hyper: Hyper
+    scale: list[float] = field(factory=one)
+"""
+
+
+def test_a_module_that_was_renamed_takes_along_what_is_no_class_of_its_own_in_the_lock(project: Path, run: Run) -> None:
+    """A NamedTuple has no revisions, and is known by its name all the same; so is the factory of a default."""
+    write(project, STATE + HYPER)
+    assert run("lock")[0] == 0
+    (project / "my" / "state.py").rename(project / "my" / "model.py")
+    (project / "pyproject.toml").write_text('[tool.treaty]\nmodules = ["my.model"]\n')
+
+    code, said = run("lock", "--moved", "my.state=my.model")
+
+    assert code == 0, said
+    assert "my.state:Hyper is my.model:Hyper now" in said
+    renamed = lock_of(project, "model").history("Tuned").renamed
+    assert renamed["my.state:Hyper"] == "my.model:Hyper"
+    assert renamed["my.state:one"] == "my.model:one"
+    assert run("check")[0] == 0
+
+
+@pytest.mark.parametrize("other", ["another", "kinds"])
+def test_what_has_no_revisions_is_moved_by_its_name(other: str, project: Path, run: Run) -> None:
+    """To a module with a name before or after that of the other, as locks are settled in that order."""
+    write(project, STATE + HYPER)
+    assert run("lock")[0] == 0
+    write(project, STATE)
+    write(project, "from treaty.schema import field, state\n" + HYPER, other)
+    (project / "pyproject.toml").write_text(f'[tool.treaty]\nmodules = ["my.state", "my.{other}"]\n')
+    moves = [f"my.state:{name}=my.{other}:{name}" for name in ("Tuned", "Hyper", "one")]
+
+    code, said = run("lock", *(word for one in moves for word in ("--moved", one)))
+
+    assert code == 0, said
+    assert run("check")[0] == 0
+    assert "revision 2" not in said or "scale: default" in said
 
 
 def test_a_class_that_moved_to_another_module_takes_its_history_along(project: Path, run: Run) -> None:
@@ -377,7 +436,8 @@ def test_a_class_that_reaches_another_meaning_has_a_revision_too(project: Path, 
         (
             lambda text: text.replace(FUNCTION, ""),
             "PROCESS-migration-gone: Train: the migration from revision 1 is gone, which revision 2 was locked with; "
-            "restore it: checkpoints of that time need it",
+            "restore it: checkpoints of that time need it; "
+            "or give up every revision that does, with --orphan",
         ),
         (
             lambda text: text + FUNCTION.replace("1)", "7)").replace("rescale", "later"),
@@ -407,12 +467,44 @@ def test_words_and_annotations_of_a_migration_may_be_edited(project: Path, run: 
     assert run("check")[0] == 0
 
 
+def test_a_migration_without_source_is_not_locked_since_no_edit_of_it_would_be_found(project: Path, run: Run) -> None:
+    write(project, f"{STATE}\nexec('def begin_anew(old): return old')\nmigration(Train, 1)(begin_anew)\n")
+    code, said = run("lock")
+    assert code == 2
+    assert said == (
+        "error: migration(Train, 1): expected a function whose source can be read, so that a later edit is found, "
+        "got my.state:begin_anew; write it with def, in a file\n"
+    )
+
+
 def test_a_waiver_carries_its_reason(project: Path, run: Run) -> None:
     write(project, STATE + FUNCTION)
     run("lock")
     write(project, STATE + FUNCTION.replace("* 2", "+ old['step']"))
     _, said = run("lock", "--waive", "PROCESS:Train:1", "--why", "the same sum")
     assert said.splitlines()[0] == "Train: PROCESS of revision 1 is waived: the same sum"
+    assert run("check")[0] == 0
+
+
+def test_a_waiver_of_an_edit_is_none_of_the_next_edit(project: Path, run: Run) -> None:
+    write(project, STATE + FUNCTION)
+    run("lock")
+    write(project, STATE + FUNCTION.replace("* 2", "+ old['step']"))
+    assert run("lock", "--waive", "PROCESS-migration-edited:Train:1", "--why", "the same sum")[0] == 0
+    write(project, STATE + FUNCTION.replace("* 2", "* 3"))
+    (line,) = findings(run("check")[1])
+    assert "PROCESS-migration-edited: Train: the migration from revision 1 was edited" in line
+
+
+def test_a_migration_is_needed_as_long_as_a_revision_of_its_class_or_of_one_above_is(project: Path, run: Run) -> None:
+    """Linear means something else from revision 2 on; Train reaches it."""
+    step = "\n@migration(Linear, 1)\ndef rescale(old):\n    return {'kernel': old['kernel'] * 2}\n"
+    write(project, STATE + step)
+    run("lock")
+    write(project, STATE)
+    assert run("lock", "--orphan", "Linear:1", "--why", "of a test")[0] == 2
+    code, said = run("lock", "--orphan", "Linear:1", "--orphan", "Train:1", "--why", "of a test")
+    assert code == 0, said
     assert run("check")[0] == 0
 
 

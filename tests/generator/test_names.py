@@ -3,6 +3,7 @@
 import ast
 import enum
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -304,3 +305,24 @@ def test_division_by_zero_is_a_mismatch() -> None:
     empty = np.zeros(0, np.float32)
     with pytest.raises(ValueError, match=r"expected a//b to be a size, got division by zero at \$"):
         from_state_dict(cls, {"a": np.ones(2, np.float32), "b": empty, "c": empty})
+
+
+def test_dims_are_called_the_same_whatever_builtins_python_has(tmp_path: Path) -> None:
+    """`exit` is there without -S only."""
+    (tmp_path / "sized.py").write_text(
+        "from jax import Array\nfrom jaxtyping import Float32\nfrom treaty.schema import state\n\n\n"
+        '@state\nclass Sized:\n    w: Float32[Array, "exit max width"]\n'
+    )
+    code = "import sys; sys.path[:0] = {!r}; from treaty.generator import generate; print(generate('sized')['sized_treaty.py'])"
+    texts = {
+        subprocess.run(
+            [sys.executable, *flags, "-c", code.format(sys.path)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for flags in ((), ("-S",))
+    }
+    (text,) = texts
+    assert "    exit_: int | None = None,\n    max_: int | None = None,\n    width: int | None = None,\n" in text

@@ -1,5 +1,6 @@
 """The file of a lock: what it says of a class, that it is only added to, and what happens to one that somebody damaged."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import Array
+from jax.tree_util import Partial
 from jaxtyping import Float32, Int32
 
 from treaty.schema import Dims, Fields, Length, Rule, Schema, SchemaError, field, migration, schema_of, state
@@ -180,6 +182,48 @@ def test_an_entry_that_was_taken_out_is_missed() -> None:
     )
 
 
+def test_a_class_that_was_cut_out_is_missed_by_what_comes_after() -> None:
+    lock = locked(Linear).add(f"{HERE}:Pair", opened(Pair)).add(f"{HERE}:Linear", opened(Biased))
+    cut = attrs.evolve(lock, log=(lock.log[0], lock.log[2]))
+    assert refusal(cut.to_text()) == (
+        "state_treaty.lock: log[1]: it does not follow the entries that it was written after; history is only added to: "
+        "restore the file (git checkout -- state_treaty.lock) and run treaty lock"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "other"),
+    [
+        (Moved({f"{HERE}:Linear": f"{HERE}:Dense"}), Moved({f"{HERE}:Linear": f"{HERE}:Layer"})),
+        (Orphaned(f"{HERE}:Linear", 1, "never trained"), Orphaned(f"{HERE}:Linear", 1, "lost")),
+        (Orphaned(f"{HERE}:Pair", None, "gone"), None),
+        (Waived("LOAD", f"{HERE}:Linear", 1, "meant", ("w: x",)), Waived("LOAD", f"{HERE}:Linear", 1, "meant")),
+    ],
+)
+def test_a_move_an_orphan_and_a_waiver_are_chained_too(entry: Any, other: Any) -> None:
+    lock = locked(Linear).add(f"{HERE}:Pair", opened(Pair)).with_entry(entry)
+    then = lock.with_entry(Waived("LOAD", next(iter(lock.lines)), 1, "another")).log[-1]
+    kept = lock.log[-1]
+    edited = () if other is None else (attrs.evolve(other, follows=kept.follows),)
+    assert "log[" in refusal(attrs.evolve(lock, log=(*lock.log[:-1], *edited, then)).to_text())
+
+
+def test_a_lock_from_before_entries_were_chained_to_the_log_is_read_and_added_to() -> None:
+    old = attrs.evolve(locked(Linear), log=tuple(attrs.evolve(one, follows="") for one in locked(Linear).log))
+    read = Lock.parse(old.to_text()).add(f"{HERE}:Linear", opened(Biased))
+    assert [bool(one.follows) for one in Lock.parse(read.to_text()).log] == [False, True]
+    stripped = attrs.evolve(
+        read, log=(*read.log, attrs.evolve(read.add(f"{HERE}:Pair", opened(Pair)).log[-1], follows=""))
+    )
+    assert "log[2]: it does not follow" in refusal(stripped.to_text())
+
+
+@pytest.mark.parametrize("entry", [Orphaned(f"{HERE}:Linear", 1, "lost"), Waived("LOAD", f"{HERE}:Linear", 1, "lost")])
+def test_what_is_given_up_or_waived_has_a_reason(entry: Any) -> None:
+    text = locked(Linear).with_entry(entry).to_text()
+    assert "expected 'why': a reason, got \"\"" in refusal(text.replace("lost", ""))
+
+
 def test_a_merge_that_git_could_not_make_says_how_to_settle_it() -> None:
     first, second = locked(Linear, Biased).to_text(), locked(Linear, Moments).to_text()
     lines = first.splitlines(keepends=True)
@@ -320,6 +364,15 @@ def test_changes_are_told_in_words() -> None:
     assert changes(schema_of(Block), schema_of(Block)) == ()
 
 
+def test_a_function_of_another_module_is_told_with_its_module() -> None:
+    @state
+    class Loss:
+        loss: Annotated[Partial, Fields(func=one, args=(int,), keywords={})]
+
+    later = Schema.from_json(schema_of(Loss).to_json().replace(f"{HERE}:one", "my.model:one"))
+    assert changes(schema_of(Loss), later) == (f"loss: Partial[{HERE}:one] -> Partial[my.model:one]",)
+
+
 def one(old: Any) -> Any:
     return {**old, "scale": old["scale"] / 100}
 
@@ -349,6 +402,60 @@ def test_a_function_is_known_by_what_it_does() -> None:
     # In every version of Python, or every lock would say that every migration was edited.
     assert digests[0] == "sha256:5420746c69979a4bd505da74e99c530dcd833cf44728d65fe16c99be82d0a1d7"
     assert function_digest(dict, "name") != function_digest(dict, "other")
+
+
+def doubled(function: Any) -> Any:
+    return function
+
+
+MADE = migration(Linear, 5)
+
+
+# fmt: off
+@functools.cache
+@migration(Linear, 3)
+def without(old: Any) -> Any:
+    def scale(x: Any) -> Any:
+        return x * 2
+    return scale(old)
+
+
+@migration(Linear, 4)
+@doubled
+def below(old: Any) -> Any:
+    def scale(x: Any) -> Any:
+        return x * 2
+    return scale(old)
+
+
+@MADE
+def inside(old: Any) -> Any:
+    @doubled
+    def scale(x: Any) -> Any:
+        return x * 2
+    return scale(old)
+
+
+if True:
+    def at_the_margin(old: Any) -> Any:
+        return {**old, "note": """first
+second"""}
+
+    def edited(old: Any) -> Any:
+        return {**old, "note": """first
+third"""}
+# fmt: on
+
+
+def test_a_decorator_is_part_of_what_a_migration_does_and_migration_itself_is_not() -> None:
+    plain, *decorated = (function_digest(steps_of(f"{HERE}:Linear")[n].call, "name") for n in (3, 4, 5))  # type: ignore[union-attr]
+    # As it was before decorators counted: locks that were written then have it.
+    assert plain == "sha256:4f38338bdba8940d9cb8d1d85c82b5e2e769a05fa0b6a3d694b38e66f225dc8f"
+    assert len({plain, *decorated}) == 3
+
+
+def test_a_migration_in_a_block_with_a_text_at_the_margin_is_known_by_what_it_does() -> None:
+    assert function_digest(at_the_margin, "name") != function_digest(edited, "name")
 
 
 def test_moves_are_known_by_what_they_say() -> None:

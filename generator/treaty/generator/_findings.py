@@ -57,6 +57,16 @@ class Finding:
     revisions: tuple[int, ...] = ()
     diff: str = ""
     source: str = ""  # what has these revisions, if not the lock
+    digest: str = ""  # of the migration that it is about
+
+    @property
+    def waived_as(self) -> str:
+        """What a waiver of it keeps: another finding of the rule is not waived with it, nor the next edit of a migration."""
+        return ": ".join(filter(None, (self.field, self.message, self.digest)))
+
+    def is_of(self, rule: str, symbol: str, number: int) -> bool:
+        """Whether it is one that `--waive RULE:CLASS:N` means."""
+        return rule in (self.rule, self.name) and symbol == self.symbol and number in self.revisions
 
     @property
     def name(self) -> str:
@@ -108,18 +118,15 @@ def counted(revisions: Iterable[int]) -> str:
 
 
 def unwaived(findings: Iterable[Finding], locks: Mapping[str, Lock]) -> Iterator[Finding]:
-    """Without those that a lock says are meant so, by rule or by rule and kind, revision by revision."""
-    waived = {
-        (one.rule, symbol, one.number)
-        for lock in locks.values()
-        for symbol, line in lock.lines.items()
-        for one in line.waived
-    }
+    """Without those that a lock says are meant so, revision by revision."""
+    waived = [one for lock in locks.values() for line in lock.lines.values() for one in line.waived]
     for finding in findings:
-        left = tuple(
-            number
-            for number in finding.revisions
-            if not {(finding.rule, finding.symbol, number), (finding.name, finding.symbol, number)} & waived
-        )
+        meant = {
+            one.number
+            for one in waived
+            if finding.is_of(one.rule, one.symbol, one.number)
+            and (not one.findings or finding.waived_as in one.findings)
+        }
+        left = tuple(number for number in finding.revisions if number not in meant)
         if left or not finding.revisions:
             yield attrs.evolve(finding, revisions=left)

@@ -7,7 +7,7 @@ import attrs
 from attrs import frozen
 
 from treaty.generator._findings import Finding, unwaived
-from treaty.generator._modules import Module
+from treaty.generator._modules import Module, every_lock
 from treaty.schema import Schema
 from treaty.schema._classes import relative
 from treaty.schema.evolution.gate import Breach, breaches
@@ -34,16 +34,13 @@ class Gate:
         return {symbol: steps for module in self.modules for symbol, steps in module.steps.items()}
 
     @cached_property
-    def _locks_elsewhere(self) -> Mapping[str, Lock]:
-        """Of installed packages whose classes are used: their migrations serve wherever these stand."""
-        texts = {home: text for module in self.modules for home, text in module.histories.items()}
-        return {home: Lock.parse(text, f"the history of {home}") for home, text in texts.items()}
+    def _every_lock(self) -> Mapping[str, Lock]:
+        return every_lock(self.modules, self.locks)
 
     def history(self, symbol: str) -> History | None:
         """Made once: the schemas of revisions are kept in it."""
         if symbol not in self._histories:
-            home = symbol.partition(":")[0]
-            lock = self.locks.get(home) or self._locks_elsewhere.get(home)
+            lock = self._every_lock.get(symbol.partition(":")[0])
             self._histories[symbol] = None if lock is None else lock.history(symbol, self._steps.get(symbol))
         return self._histories[symbol]
 

@@ -15,7 +15,7 @@ from treaty.generator._expressions import state_type
 from treaty.generator._layout import WIDTH
 from treaty.generator._lower import LOWERED, lower
 from treaty.generator._modules import Module
-from treaty.generator._names import in_docstring, is_name, literal, pascal, short, title_of
+from treaty.generator._names import TypedEntry, in_docstring, is_name, literal, pascal, short, title_of
 from treaty.generator.render import checked, laid_out
 from treaty.schema import Schema, ir
 from treaty.schema.evolution.history import History, Revision
@@ -26,29 +26,19 @@ _LOOKED_UP: Final = re.compile(r"dict|str|object|int|float|bool|bytes|complex|_c
 
 
 @frozen
-class RevisionField:
-    """One entry of a state dict: its key, the key as source, and its type to mypy."""
-
-    key: str
-    literal: str
-    type: str
-
-
-@frozen
 class RevisionRecord:
     """One TypedDict. `by_call`: as TypedDict("X", {...}), for keys that cannot be lines of a class; it cannot be generic."""
 
     name: str
     title: str
     by_call: bool
-    fields: list[RevisionField]
+    fields: list[TypedEntry]
     variables: list[str]
 
 
 @frozen
 class HistoryPlan:
     source: str
-    command: str
     variables: list[str]
     records: list[RevisionRecord]
     lock: str
@@ -68,7 +58,6 @@ def _plan(module: Module, lock: Lock) -> HistoryPlan:
     variables = sorted({name for record in records for name in record.variables}, key=lambda name: int(name[2:]))
     return HistoryPlan(
         source=module.name,
-        command=f"treaty generate {module.name}",
         variables=variables,
         records=records,
         lock=lock.to_text(),
@@ -183,9 +172,9 @@ class _View:
         return [_variable(one) for one in sorted(reached, key=lambda one: int(one[1:]))]
 
 
-def _entry(key: str, type: str, by_call: bool) -> RevisionField:
+def _entry(key: str, type: str, by_call: bool) -> TypedEntry:
     is_long = not by_call and len(f"    {key}: {type}") > WIDTH
-    return RevisionField(key, literal(key), literal(type) if is_long else type)  # no formatter breaks a string
+    return TypedEntry(key, literal(type) if is_long else type)  # no formatter breaks a string
 
 
 def _version(symbol: str, number: int) -> str:

@@ -2,10 +2,7 @@
 
 import json
 import keyword
-import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -15,8 +12,9 @@ from typing import Any
 from attrs import field, frozen
 
 from treaty.generator._module_scope import external
-from treaty.generator._project import Project, relative_path
+from treaty.generator._project import Project, last_words, relative_path
 from treaty.schema import Schema, SchemaError, ir
+from treaty.schema.evolution.lock import Lock
 from treaty.schema.evolution.migrations import Step, step_from_data
 from treaty.schema.ir_json import class_from_data
 from treaty.schema.modules import is_module_name
@@ -51,6 +49,11 @@ class Module:
         plain = Schema("", self.classes)
         return {id: opened.at(generic[id]) if id in generic else plain.at(id) for id in self.roots}
 
+    @cached_property
+    def locks_elsewhere(self) -> Mapping[str, Lock]:
+        """Of installed packages whose classes are used: their migrations serve wherever these stand."""
+        return {home: Lock.parse(text, f"the history of {home}") for home, text in self.histories.items()}
+
     def line(self, symbol: str, attribute: str = "") -> int:
         """Where a field of a class is declared, or else the class; 0 if that is not known."""
         name = symbol.partition(":")[2]
@@ -61,6 +64,11 @@ class Module:
         return sorted({cls.module for cls in self.classes if external(cls, self.name)})
 
 
+def every_lock(modules: Iterable[Module], locks: Mapping[str, Lock]) -> dict[str, Lock]:
+    """By module: `locks`, and those of installed packages whose classes are used."""
+    return {home: lock for module in modules for home, lock in module.locks_elsewhere.items()} | dict(locks)
+
+
 def read_modules(names: Iterable[str], project: Project) -> list[Module]:
     """Import the modules in another process and read their schemas. Raises SchemaError with every problem."""
     names = list(dict.fromkeys(names))
@@ -68,18 +76,9 @@ def read_modules(names: Iterable[str], project: Project) -> list[Module]:
         raise SchemaError(*map(_no_module, wrong))
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
-        path = os.pathsep.join([*project.search_path, *filter(None, [os.environ.get("PYTHONPATH")])])
-        done = subprocess.run(
-            [sys.executable, "-m", "treaty.generator._worker", str(result), *names],
-            env={**os.environ, "PYTHONPATH": path},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = project.python("treaty.generator._worker", str(result), *names)
         if not result.exists():
-            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            raise SchemaError(f"{', '.join(names)}: importing ended the process: {last}; {_seen(names)}")
+            raise SchemaError(f"{', '.join(names)}: importing ended the process: {last_words(done)}; {_seen(names)}")
         answers = json.loads(result.read_text())
     problems = [problem for answer in answers.values() for problem in answer.get("problems", ())]
     if problems:

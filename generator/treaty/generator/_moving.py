@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 from attrs import define, field
 
-from treaty.schema import Schema, TreatyError
+from treaty.schema import Schema, TreatyError, ir
 from treaty.schema.evolution.lock import Line, Lock, Moved, Orphaned
 
 Ask = Callable[[str, list[str]], str]  # of a class, and what it may be called now: its name, or "" if it is gone
@@ -30,7 +30,9 @@ class Moving:
         self._gone = {self.symbol(name): why for name in gone}
         unknown = [symbol for symbol in self.vanished() if symbol not in {*self._moves, *self._gone}]
         if unknown and ask is None:
-            raise TreatyError("\n".join(map(self._what_to_write, unknown)))
+            renamed = self._renamed_modules(unknown)
+            rest = [symbol for symbol in unknown if _module(symbol) not in renamed]
+            raise TreatyError("\n".join([*renamed.values(), *map(self._what_to_write, rest)]))
         for symbol in unknown:
             assert ask is not None
             if answer := ask(symbol, self.candidates(symbol)):
@@ -40,12 +42,15 @@ class Moving:
         for path in list(self.strays):
             self._settle_stray(path)
         for name in list(self.locks):
-            self._settle_lock(name)
+            self._take_home(name)
+        for name, lock in self.locks.items():
+            names = {old: new for old, new in self._moves.items() if old in lock.symbols}
+            self.locks[name] = self._without_gone(lock, names)
         done = [f"{old} is {new} now" for old, new in self._moves.items()]
         return [*done, *(f"{symbol} is gone: {why}" for symbol, why in self._gone.items())]
 
     def vanished(self) -> list[str]:
-        locked = [symbol for lock in (*self.locks.values(), *self.strays.values()) for symbol in lock.lines]
+        locked = [symbol for lock in self._every_lock() for symbol in lock.lines]
         return [symbol for symbol in dict.fromkeys(locked) if symbol not in self.declared]
 
     def candidates(self, symbol: str) -> list[str]:
@@ -69,50 +74,39 @@ class Moving:
         return found[0]
 
     def _said(self, moved: Mapping[str, str]) -> dict[str, str]:
-        """What `--moved` says, class by class: a module stands for all of its classes that the other one declares."""
+        """What `--moved` says, class by class: a module stands for all of it that locks speak of and that the other one has."""
         moves: dict[str, str] = {}
+        then = {symbol for lock in self._every_lock() for symbol in lock.symbols}
+        now = {symbol for schema in self.declared.values() for cls in schema.classes for symbol in ir.symbols(cls)}
+        ours = {*self.declared, *(symbol for lock in self._every_lock() for symbol in lock.lines)}
         for old, new in moved.items():
-            lines = self._lines_of(old)
-            if self._is_elsewhere(old, new):
+            within = sorted(symbol for symbol in then if _module(symbol) == old)
+            if within and ":" not in new:
+                names = {symbol: f"{new}:{_name(symbol)}" for symbol in within}
+                moves |= {symbol: name for symbol, name in names.items() if name in now}
+            elif old in then - ours and new in now - ours:
                 moves[old] = new
-            elif lines and ":" not in new:
-                names = {symbol: f"{new}:{_name(symbol)}" for symbol in lines}
-                moves |= {symbol: now for symbol, now in names.items() if now in self.declared}
             else:
                 moves[self.symbol(old)] = self.symbol(new)
         for old, new in moves.items():
-            if self._is_elsewhere(old, new):
-                continue
-            if new not in self.declared:
+            if old in ours and new not in self.declared:
                 raise TreatyError(f"--moved {old}={new}: expected a class that is declared, got {new}, which is not")
-            if new in self._locked() and new not in moves:
+            if new not in moves and any(new in lock.lines for lock in self.locks.values()):
                 raise TreatyError(f"--moved {old}={new}: {new} has revisions of its own; a class has one history")
         return moves
 
-    def _is_elsewhere(self, old: str, new: str) -> bool:
-        """Whether both are classes of another package, which one of ours reached then and reaches now."""
-        reached = {cls.symbol for schema in self.declared.values() for cls in schema.classes}
-        ours = {*self.declared, *self._locked()}
-        return new in reached - ours and old not in ours and any(old in lock.symbols for lock in self.locks.values())
-
-    def _lines_of(self, module: str) -> list[str]:
-        found = [*self.locks.values(), *self.strays.values()]
-        return [symbol for lock in found if lock.module == module for symbol in lock.lines]
-
-    def _locked(self) -> set[str]:
-        return {symbol for lock in self.locks.values() for symbol in lock.lines}
+    def _every_lock(self) -> list[Lock]:
+        return [*self.locks.values(), *self.strays.values()]
 
     def _line(self, symbol: str) -> tuple[Lock, Line]:
-        found = [lock for lock in (*self.locks.values(), *self.strays.values()) if symbol in lock.lines]
-        return found[0], found[0].lines[symbol]
+        return next((lock, lock.lines[symbol]) for lock in self._every_lock() if symbol in lock.lines)
 
-    def _settle_lock(self, name: str) -> None:
+    def _take_home(self, name: str) -> None:
+        """Give the classes of a lock that are in other modules now to the locks of these."""
         lock = self.locks[name]
-        names = {old: new for old, new in self._moves.items() if old in lock.symbols}
-        for old, new in names.items():
+        for old, new in self._moves.items():
             if old in lock.lines and (home := _module(new)) != name:
                 self.locks[home] = transplanted(lock, old, new, self.locks[home], self.message)
-        self.locks[name] = self._without_gone(lock, names)
 
     def _settle_stray(self, path: Path) -> None:
         """The lock of a module that is gone: it becomes that of the module where all of its classes are, or is divided."""
@@ -120,7 +114,7 @@ class Moving:
         names = {old: new for old, new in self._moves.items() if old in lock.lines}
         homes = {_module(new) for new in names.values()}
         if len(homes) == 1 and not self.locks[home := homes.pop()].log:
-            moved = self._without_gone(lock, names)
+            moved = self._without_gone(lock, {old: new for old, new in self._moves.items() if old in lock.symbols})
             self.locks[home] = attrs.evolve(moved, module=home, name=self.locks[home].name)
         else:
             for old, new in names.items():
@@ -130,6 +124,21 @@ class Moving:
         for symbol in [symbol for symbol in self._gone if symbol in lock.lines]:
             lock = lock.with_entry(Orphaned(symbol, None, self._gone[symbol]))
         return lock.with_entry(Moved(dict(names), self.message)) if names else lock
+
+    def _renamed_modules(self, unknown: Iterable[str]) -> dict[str, str]:
+        """Of modules that are gone, each with all of its classes in one other: what to write."""
+        found: dict[str, str] = {}
+        for lock in self.strays.values():
+            homes = {
+                _module(new) for symbol in lock.lines for new in self.candidates(symbol) if _name(new) == _name(symbol)
+            }
+            for home in sorted(homes):
+                if all(f"{home}:{_name(symbol)}" in self.declared for symbol in lock.lines):
+                    found[lock.module] = (
+                        f"{lock.module} is locked, and not there any more; if it has another name now, write "
+                        f"--moved {lock.module}={home}; for classes one by one, --moved or --orphan each"
+                    )
+        return {module: text for module, text in found.items() if any(_module(one) == module for one in unknown)}
 
     def _what_to_write(self, symbol: str) -> str:
         likely = self.candidates(symbol)[:3]

@@ -28,6 +28,9 @@ _HARMLESS: Final = {"dataclass", "dataclasses.dataclass", "final", "typing.final
 _PLAIN: Final = {"builtins", "collections", "numpy", "types", "typing"}  # no attrs class in these
 
 
+FROM_INIT: Final = object()  # what `note` gives for FromInit(...): init says the type, whatever is annotated
+
+
 @frozen
 class Given:
     """`Fields(...)` as written."""
@@ -36,11 +39,13 @@ class Given:
 
 
 def note(expr: ast.expr, names: Names, place: Position) -> object:
-    """Dims, Length, Keys or ArraySpec, made from literal arguments, or Given; None for what other libraries put there."""
+    """Dims, Length, Keys or ArraySpec, made from literal arguments, Given, or FROM_INIT; None for what other libraries put there."""
     if isinstance(expr, ast.Constant):
         return None
     found = names.find(expr.func if isinstance(expr, ast.Call) else expr, place)
     name = found.fullname.removeprefix(f"{DECLARE}.")
+    if name == "FromInit":
+        return FROM_INIT
     if name not in (*_NOTES, "Fields"):
         if isinstance(expr, ast.Call) and isinstance(found.node, TypeInfo) and not name.startswith("treaty."):
             return None

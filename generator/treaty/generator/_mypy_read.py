@@ -179,9 +179,7 @@ class _ClassReader:
         callee = self._types.names.find(value.func, place).fullname
         given = notes.keywords(value)
         if callee in ("attr.field", "attrs.field") and "init" in given and notes.literal(given["init"]) is False:
-            raise SchemaError(
-                "a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one"
-            )
+            raise SchemaError(_classes.NO_INIT)
         found: dict[str, Any] = {}
         if "default" in given and "converter" not in given and callee in _FIELDS:
             found |= notes.if_literal("default", given["default"])

@@ -1,4 +1,4 @@
-"""Annotation text -> IR types: the rows of `treaty.schema._read.Reader`, read from the source instead of objects."""
+"""Annotation text -> IR types: the rows of `treaty.schema._read.SchemaReader`, read from the source instead of objects."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -169,6 +169,8 @@ class Types:
 
     def _annotated(self, args: list[ast.expr], place: Position, scope: Scope) -> tuple[ir.Type, Keys | None]:
         found = [notes.note(arg, self.names, place) for arg in args[1:]]
+        if notes.FROM_INIT in found:
+            return ir.Untyped(), None
         spec = next((one for one in found if isinstance(one, ArraySpec)), None)
         given = next((one for one in found if isinstance(one, notes.Given)), None)
         if spec is not None:

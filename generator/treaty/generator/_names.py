@@ -1,18 +1,27 @@
 """Names in generated modules: of functions, of locals, and of imported modules."""
 
-import builtins
 import hashlib
 import keyword
 import re
 from collections.abc import Iterable
 from typing import Final, assert_never
 
+from attrs import frozen
+
 from treaty.schema import SchemaError, ir
 from treaty.schema.dims import spelled
 from treaty.schema.dtypes import BY_NAME
 
-# Locals of generated functions, which no dim may shadow; nor may it shadow a builtin.
-_TAKEN: Final = frozenset({"state", "put", "obj", "found", "size", *dir(builtins)})
+# No dim may shadow a builtin. Those that Python had when this was written: another version would generate other code.
+_BUILTINS: Final = """
+abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex copyright
+credits delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr globals hasattr hash
+help hex id input int isinstance issubclass iter len license list locals map max memoryview min next object oct open
+ord pow print property quit range repr reversed round set setattr slice sorted staticmethod str sum super tuple type
+vars zip
+"""
+# Nor a local of a generated function.
+_TAKEN: Final = frozenset({"state", "put", "obj", "found", "size", *_BUILTINS.split()})
 ORDERED: Final = "collections:OrderedDict"  # the symbol of a dict whose order JAX keeps
 _LONGEST: Final = 48  # characters in the name of a generic class with its arguments
 _KEPT: Final = 16  # characters of a longer one that are kept, beside the digits that stand for all of it
@@ -20,6 +29,14 @@ _KEPT: Final = 16  # characters of a longer one that are kept, beside the digits
 _RESERVED: Final = frozenset(
     {"_np", "_jax", "_codec", "_ml_dtypes", "_TypedDict", "_Unpack", "_classes"} | {f"_{name}" for name in BY_NAME}
 )
+
+
+@frozen
+class TypedEntry:
+    """One entry of a TypedDict: its key, and its type to mypy."""
+
+    key: str
+    type: str
 
 
 def short(id: str) -> str:
@@ -122,11 +139,11 @@ def is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text) and spelled(text) == text
 
 
-def is_by_call(entries: Iterable[tuple[str, str]]) -> bool:
+def is_by_call(entries: Iterable[TypedEntry]) -> bool:
     """Whether a TypedDict of keys and types has to be made by a call: a key is no line of a class body, or used by a type."""
     items = list(entries)
-    used = {word for _, type in items for word in re.findall(r"\w+", type)}
-    return any(not is_name(key) or key.startswith("__") or key in used for key, _ in items)
+    used = {word for one in items for word in re.findall(r"\w+", one.type)}
+    return any(not is_name(one.key) or one.key.startswith("__") or one.key in used for one in items)
 
 
 def local(dim: str) -> str:

@@ -4,11 +4,8 @@
 runtime is named as text: this layer does not know it.
 """
 
-import functools
 import importlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,8 +14,9 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from treaty.generator._project import Project
+from treaty.generator._project import Project, last_words
 from treaty.schema import TreatyError
+from treaty.schema.modules import object_of
 
 _RUNTIME: Final = "treaty.runtime"
 
@@ -35,18 +33,10 @@ def plans(checkpoint: str, symbols: Sequence[str], former: Mapping[str, str], pr
     """`former` are the present names of classes by those that they had. Of several classes, those after one that fits are not tried."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
-        path = os.pathsep.join([*project.search_path, *filter(None, [os.environ.get("PYTHONPATH")])])
-        done = subprocess.run(
-            [sys.executable, "-m", "treaty.generator._plans", str(result)],
-            input=json.dumps({"checkpoint": checkpoint, "symbols": list(symbols), "former": dict(former)}),
-            env={**os.environ, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        question = json.dumps({"checkpoint": checkpoint, "symbols": list(symbols), "former": dict(former)})
+        done = project.python("treaty.generator._plans", str(result), input=question)
         if not result.exists():
-            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            raise TreatyError(f"--against {checkpoint}: reading it ended the process: {last}")
+            raise TreatyError(f"--against {checkpoint}: reading it ended the process: {last_words(done)}")
         data = json.loads(result.read_text())
     if "error" in data:
         raise TreatyError("\n".join(f"--against {checkpoint}: {line}" for line in data["error"].splitlines()))
@@ -71,9 +61,7 @@ def _answer(checkpoint: str, symbols: Sequence[str], former: Mapping[str, str]) 
 
 
 def _problems(runtime: Any, checkpoint: str, symbol: str) -> list[str]:
-    module, _, qualname = symbol.partition(":")
-    cls = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
-    return list(runtime.plan(checkpoint, cls).problems)
+    return list(runtime.plan(checkpoint, object_of(symbol)).problems)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+import attrs
+
 from treaty.generator._drift import Drift, can_have_drifted, drifts, told_below
 from treaty.generator._findings import Finding, ProcessKind, unwaived
 from treaty.generator._gate import Gate
@@ -15,6 +17,7 @@ from treaty.generator._whereabouts import whereabouts
 from treaty.schema import NewerFormatError, SchemaError, ir
 from treaty.schema._classes import relative
 from treaty.schema.evolution.lock import Line, Lock
+from treaty.schema.evolution.migrations import Step
 from treaty.schema.evolution.resolution import show
 
 
@@ -31,7 +34,7 @@ def check_process(gate: Gate, breaking: Iterable[Finding], project: Project) -> 
                     findings += (_drift(gate, module, symbol, one, symbol in broken) for one in found)
             rest = {symbol: one for symbol, one in asked.items() if symbol not in drifted}
             findings += _declarations(module, gate.locks[module.name], rest)
-            findings += unwaived(check_migrations(module, gate.locks[module.name]), gate.locks)
+    findings += unwaived(check_migrations(gate.modules, gate.locks), gate.locks)
     return [*findings, *_strays(list(gate.modules), project)]
 
 
@@ -55,18 +58,25 @@ def read_locks(modules: Iterable[Module], project: Project) -> tuple[dict[str, L
     return locks, findings
 
 
-def check_migrations(module: Module, lock: Lock) -> Iterator[Finding]:
-    """Released migrations stay as they were, and one begins at a revision that there is."""
-    for symbol in module.declared:
-        line = lock.lines.get(symbol, Line(symbol))
-        steps = module.steps.get(symbol, {})
-        for number in sorted({*steps, *range(1, line.last)}):
-            found = _migration(line, number, steps)
-            if found is not None:
-                yield _of_class(module, symbol, *found, number)
+def check_migrations(modules: Iterable[Module], locks: Mapping[str, Lock]) -> Iterator[Finding]:
+    """Released migrations stay as they were, as long as a revision needs them, and one begins at a revision that there is."""
+    needed: dict[str, set[int]] = {}
+    for lock in locks.values():
+        for symbol, number in lock.needed:
+            needed.setdefault(symbol, set()).add(number)
+    for module in modules:
+        for symbol in module.declared if module.name in locks else ():
+            line = locks[module.name].lines.get(symbol, Line(symbol))
+            steps = module.steps.get(symbol, {})
+            for number in sorted({*steps, *range(1, line.last)}):
+                is_needed = min(needed.get(symbol, ()), default=number + 1) <= number
+                found = _migration(line, number, steps) if is_needed or number >= line.last else None
+                if found is not None:
+                    digest = steps[number].digest if number in steps else ""
+                    yield attrs.evolve(_of_class(module, symbol, *found, number), digest=digest)
 
 
-def _migration(line: Line, number: int, steps: Mapping[int, object]) -> tuple[ProcessKind, str, str] | None:
+def _migration(line: Line, number: int, steps: Mapping[int, Step]) -> tuple[ProcessKind, str, str] | None:
     """What is wrong with the step that begins at a revision, and what to do."""
     name = line.symbol.partition(":")[2]
     step = steps.get(number)
@@ -74,21 +84,23 @@ def _migration(line: Line, number: int, steps: Mapping[int, object]) -> tuple[Pr
         known = f"the last is {line.last}" if line.last else "none is locked"
         fix = f"write migration({name}, {line.last})" if line.last else "run treaty lock first"
         return "migration-unknown", f"a migration begins at revision {number}, which never was: {known}", fix
-    released = line[number + 1].migration if number < line.last else None
+    if number == line.last:
+        return None
+    released = line[number + 1].migration
     if released is not None and step is None:
         return (
             "migration-gone",
             f"the migration from revision {number} is gone, which revision {number + 1} was locked with",
-            "restore it: checkpoints of that time need it",
+            "restore it: checkpoints of that time need it; or give up every revision that does, with --orphan",
         )
-    if released is not None and released.digest != getattr(step, "digest", ""):
+    if released is not None and step is not None and released.digest != step.digest:
         return (
             "migration-edited",
             f"the migration from revision {number} was edited after revision {number + 1} was locked with it",
             f"undo that and write migration({name}, {line.last}) for what is new, or if it does the same as before: "
             f"treaty lock --waive PROCESS-migration-edited:{name}:{number} --why '...'",
         )
-    if released is None and step is not None and number < line.last and number not in line.orphaned:
+    if released is None and step is not None and number not in line.orphaned:
         return (
             "migration-added",
             f"a migration from revision {number} was added after revision {number + 1} was locked without one",

@@ -1,6 +1,6 @@
 """`treaty lock`, without its words: the locks of modules with all that is new appended, or why that must not be."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -18,11 +18,12 @@ from treaty.schema import TreatyError
 from treaty.schema._classes import relative
 from treaty.schema.evolution.gate import Breach
 from treaty.schema.evolution.lock import Line, Lock, Orphaned, Waived
+from treaty.schema.evolution.migrations import Function
 from treaty.schema.evolution.resolution import show
 
 
 @frozen
-class Wishes:
+class LockOptions:
     """What the user says of the past. Classes are `module:Class`, or `Class` where one module has it."""
 
     message: str = ""
@@ -38,7 +39,7 @@ class Relock:
 
     modules: list[Module]
     project: Project
-    wishes: Wishes
+    options: LockOptions
     ask: Ask | None = None
     locks: dict[str, Lock] = field(factory=dict)  # by module
     said: list[str] = field(factory=list)
@@ -51,9 +52,15 @@ class Relock:
         self.locks = {name: lock or Lock(name, name=relative(paths[name])) for name, lock in before.items()}
         files: dict[Path, str | None] = {}
         moving = self._moving(files)
-        self._say(moving)
+        self._apply_options(moving)
         asked = next_revisions(self.modules, self.locks)
-        self._check()
+        gate = Gate(self.modules, self.locks)
+        breaches = gate.breaches()
+        found = [*check_migrations(self.modules, self.locks), *self._lost(map(gate.finding, breaches))]
+        self._waive(found, moving)
+        if wrong := [_shown(one) for one in unwaived(found, self.locks)]:
+            raise TreatyError("\n".join(wrong))
+        self._give_up_above(gate, breaches)
         for one in asked.values():
             self._add(one)
         changed = [name for name, lock in self.locks.items() if lock.log and lock != before[name]]
@@ -68,45 +75,43 @@ class Relock:
                 self.locks[lock.module] = lock  # the module says another `__treaty__`
             else:
                 strays[path] = lock
-        return Moving(declared, self.locks, strays, self.wishes.message)
+        return Moving(declared, self.locks, strays, self.options.message)
 
-    def _say(self, moving: Moving) -> None:
-        """What the wishes say: names first, since the others go by the new ones."""
+    def _apply_options(self, moving: Moving) -> None:
+        """What is moved and given up: names first, since the others go by the new ones."""
         vanished = moving.vanished()
-        gone = [name for name, number in self.wishes.orphaned if number is None and moving.symbol(name) in vanished]
-        self.said += moving.settle(self.wishes.moved, gone, self.wishes.why, self.ask)
-        for name, number in self.wishes.orphaned:
+        gone = [name for name, number in self.options.orphaned if number is None and moving.symbol(name) in vanished]
+        self.said += moving.settle(self.options.moved, gone, self.options.why, self.ask)
+        for name, number in self.options.orphaned:
             if name not in gone:
                 symbol = moving.symbol(name)
                 last = self._line(symbol).last
                 for one in range(1, last + 1) if number is None else (number,):
-                    self._give_up(symbol, one, self.wishes.why)
-        for rule, name, number in self.wishes.waived:
-            symbol = moving.symbol(name)
-            self._enter(symbol, Waived(rule, symbol, number, self.wishes.why))
-            self.said.append(f"{_name(symbol)}: {rule} of revision {number} is waived: {self.wishes.why}")
+                    self._give_up(symbol, one, self.options.why)
 
-    def _check(self) -> None:
-        """Nothing that was released is changed, and every earlier revision can still be restored."""
-        wrong = [
-            str(one)
-            for module in self.modules
-            for one in unwaived(check_migrations(module, self.locks[module.name]), self.locks)
-        ]
-        wrong += self._lost()
-        if wrong:
-            raise TreatyError("\n".join(wrong))
-
-    def _lost(self) -> Iterator[str]:
-        """What an earlier revision lacks to become the present declaration, where nobody gave it up or says it is meant."""
-        gate = Gate(self.modules, self.locks)
-        told = gate.breaches()
-        for finding in unwaived(map(gate.finding, told), self.locks):
+    def _lost(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """What an earlier revision lacks to become the present declaration, unless it is given up."""
+        for finding in findings:
             given_up = self._line(finding.symbol).orphaned
             if numbers := tuple(number for number in finding.revisions if number not in given_up):
-                yield _refusal(attrs.evolve(finding, revisions=numbers))
+                yield attrs.evolve(finding, revisions=numbers)
+
+    def _waive(self, found: list[Finding], moving: Moving) -> None:
+        """Those findings that the options mean, as they are: of one that comes later, somebody has to say so again."""
+        for rule, name, number in self.options.waived:
+            symbol = moving.symbol(name)
+            told = [one for one in unwaived(found, self.locks) if one.is_of(rule, symbol, number)]
+            if not told or number > self._line(symbol).last:
+                raise TreatyError(
+                    f"--waive {rule}:{name}:{number}: expected a finding that is not waived yet, got none; "
+                    f"treaty check lists them, with the revisions that they are of"
+                )
+            self._enter(symbol, Waived(rule, symbol, number, self.options.why, tuple(one.waived_as for one in told)))
+            self.said.append(f"{_name(symbol)}: {rule} of revision {number} is waived: {self.options.why}")
+
+    def _give_up_above(self, gate: Gate, told: list[Breach]) -> None:
+        """A class that reaches one that is given up is given up with it: the gate tells of it once nothing below is told."""
         known = {(one.name, one.symbol, one.path) for one in told}
-        # A class that reaches one that is given up is given up with it: the gate tells of it once nothing below is told.
         while more := [one for one in self._remaining(gate) if (one.name, one.symbol, one.path) not in known]:
             for one in more:
                 known.add((one.name, one.symbol, one.path))
@@ -118,6 +123,11 @@ class Relock:
         return gate.breaches(orphaned) if any(orphaned.values()) else []
 
     def _add(self, one: Next) -> None:
+        if isinstance(one.step, Function) and not one.step.has_source:
+            raise TreatyError(
+                f"migration({_name(one.symbol)}, {one.number - 1}): expected a function whose source can be read, so that "
+                f"a later edit is found, got {one.step.where}; write it with def, in a file"
+            )
         name = one.symbol.partition(":")[0]
         self.locks[name] = self.locks[name].add(
             one.symbol,
@@ -125,7 +135,7 @@ class Relock:
             uses=one.uses,
             changes=one.changes,
             migration=one.migration,
-            message=self.wishes.message,
+            message=self.options.message,
         )
         changes = f" ({'; '.join(one.changes)})" if one.changes else ""
         self.said.append(f"{_name(one.symbol)}: revision {one.number}{changes}")
@@ -144,7 +154,10 @@ class Relock:
         self.locks[name] = self.locks[name].with_entry(entry)
 
 
-def _refusal(finding: Finding) -> str:
+def _shown(finding: Finding) -> str:
+    """A finding, and what gives up the revisions that break."""
+    if finding.rule == "PROCESS":
+        return str(finding)
     orphans = " ".join(f"--orphan {finding.cls}:{number}" for number in finding.revisions)
     return f"{finding}; to give up what breaks: {orphans} --why '...'"
 

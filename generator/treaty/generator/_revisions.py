@@ -1,14 +1,15 @@
 """Which classes need a new revision: what `treaty check` asks for, and `treaty lock` writes."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 from attrs import define, field, frozen
 
-from treaty.generator._modules import Module
+from treaty.generator._modules import Module, every_lock
 from treaty.schema import Schema
 from treaty.schema.evolution.changes import changes
 from treaty.schema.evolution.history import History
-from treaty.schema.evolution.lock import Line, Lock, Released
+from treaty.schema.evolution.lock import Lock, Released
 from treaty.schema.evolution.migrations import Step
 
 
@@ -35,23 +36,27 @@ def next_revisions(modules: Iterable[Module], locks: Mapping[str, Lock]) -> dict
     reaches is of another revision than it was.
     """
     modules = list(modules)
-    count = _Count(
-        {symbol: one for module in modules if module.name in locks for symbol, one in module.declared.items()},
-        {symbol: one for module in modules for symbol, one in module.steps.items()},
-        {symbol: line for lock in locks.values() for symbol, line in lock.lines.items()},
-        lambda symbol: locks[symbol.partition(":")[0]].history(symbol),
-    )
+    steps = {symbol: one for module in modules for symbol, one in module.steps.items()}
+    known = every_lock(modules, locks)
+
+    @cache
+    def history(symbol: str) -> History:
+        lock = known.get(symbol.partition(":")[0])
+        return History(symbol) if lock is None else lock.history(symbol, steps.get(symbol))
+
+    declared = {symbol: one for module in modules if module.name in locks for symbol, one in module.declared.items()}
+    count = _Count(declared, history)
     count.run()
     found: dict[str, Next] = {}
-    for symbol in _children_first(count.declared):
-        last, schema = count.line(symbol).last, count.declared[symbol]
-        if count.numbers[symbol] > last:
-            step = count.steps.get(symbol, {}).get(last)
+    for symbol in _children_first(declared):
+        before, schema = history(symbol), declared[symbol]
+        if count.numbers[symbol] > before.last:
+            step = before.steps.get(before.last)
             texts: tuple[str, ...] = ()
-            if last:
-                before = count.history(symbol)[last].schema
-                texts = changes(before, schema) or (count.why(symbol) if step is None else "by a migration",)
-            found[symbol] = Next(symbol, last + 1, schema, count.uses(symbol), texts, step)
+            if before.last:
+                why = count.why(symbol) if step is None else "by a migration"
+                texts = changes(before[before.last].schema, schema) or (why,)
+            found[symbol] = Next(symbol, before.last + 1, schema, count.uses(symbol), texts, step)
     return found
 
 
@@ -60,42 +65,37 @@ class _Count:
     """The numbers that classes have once all is locked."""
 
     declared: Mapping[str, Schema]
-    steps: Mapping[str, Mapping[int, Step]]
-    lines: Mapping[str, Line]
     history: Callable[[str], History]
     numbers: dict[str, int] = field(factory=dict)
 
     def run(self) -> None:
-        for symbol, schema in self.declared.items():
-            last, is_last = self.line(symbol).last, self.history(symbol).is_last(schema)
-            self.numbers[symbol] = last + (not is_last or last in self.steps.get(symbol, {}))
-        while behind := [symbol for symbol in self.numbers if self.later(symbol)]:
-            self.numbers |= {symbol: self.numbers[symbol] + 1 for symbol in behind}
-
-    def line(self, symbol: str) -> Line:
-        return self.lines.get(symbol, Line(symbol))
+        self.numbers |= {symbol: self.history(symbol).present(schema) for symbol, schema in self.declared.items()}
+        while outdated := [symbol for symbol in self.numbers if self.is_outdated(symbol)]:
+            self.numbers |= {symbol: self.numbers[symbol] + 1 for symbol in outdated}
 
     def uses(self, symbol: str) -> dict[str, int]:
-        reached = dict.fromkeys(cls.symbol for cls in self.declared[symbol].classes)
-        return {one: self.numbers[one] for one in reached if one in self.numbers and one != symbol}
+        """The revisions of the classes that a class reaches, those that installed packages lock among them."""
+        found: dict[str, int] = {}
+        for cls in self.declared[symbol].classes[1:]:
+            if cls.symbol in self.numbers:
+                found[cls.symbol] = self.numbers[cls.symbol]
+            elif (history := self.history(cls.symbol)).revisions:
+                found[cls.symbol] = history.present(self.declared[symbol].at(cls.id))
+        return {one: number for one, number in found.items() if one != symbol}
 
-    def later(self, symbol: str) -> list[str]:
-        """Of a class that has no new revision so far: those that it reaches which are of another one now."""
-        line = self.line(symbol)
-        return self.others(symbol) if line.last and self.numbers[symbol] == line.last else []
+    def is_outdated(self, symbol: str) -> bool:
+        """Whether a class that has no new revision so far reaches another that has one."""
+        last = self.history(symbol).last
+        return 0 < last == self.numbers[symbol] and bool(self.changed_below(symbol))
 
-    def others(self, symbol: str) -> list[str]:
-        line = self.line(symbol)
-        then = line[line.last].uses
-        found = []
-        for one, number in self.uses(symbol).items():
-            names = [name for name in (one, *self.line(one).former) if name in then]
-            if names and then[names[0]] != number:
-                found.append(one)
-        return found
+    def changed_below(self, symbol: str) -> list[str]:
+        """The classes that a class reaches which are of another revision than they were in its last one."""
+        history = self.history(symbol)
+        then = history[history.last].uses
+        return [one for one, number in self.uses(symbol).items() if then.get(one, number) != number]
 
     def why(self, symbol: str) -> str:
-        return f"through {', '.join(one.partition(':')[2] for one in self.others(symbol))}"
+        return f"through {', '.join(one.partition(':')[2] for one in self.changed_below(symbol))}"
 
 
 def _children_first(declared: Mapping[str, Schema]) -> list[str]:

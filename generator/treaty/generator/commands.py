@@ -14,7 +14,7 @@ from treaty.generator._findings import can_be_waived
 from treaty.generator._generate import orphans, outputs_of
 from treaty.generator._modules import Module, read_modules, with_used
 from treaty.generator._project import Project
-from treaty.generator._relock import Relock, Wishes
+from treaty.generator._relock import LockOptions, Relock
 from treaty.generator._report import FORMATS
 from treaty.generator._write import write_file
 from treaty.schema import TreatyError
@@ -86,10 +86,10 @@ def lock(
     """
     project = Project.around(modules)
     found = read_named(modules, project)
-    wishes = Wishes(message, _moves(moved), tuple(map(_orphan, orphan)), tuple(map(_waiver, waive)), why)
+    options = LockOptions(message, _moves(moved), tuple(map(_orphan, orphan)), tuple(map(_waiver, waive)), why)
     if (orphan or waive) and not why.strip():
         raise TreatyError("--orphan and --waive need a reason: write --why '...', which stays in the lock")
-    relock = Relock(found, project, wishes, _ask if _is_terminal() else None)
+    relock = Relock(found, project, options, _ask if _is_terminal() else None)
     files = relock.run()
     for path, text in files.items():
         if text is None:

@@ -12,7 +12,16 @@ from treaty.generator._changes import Changes, changes_of
 from treaty.generator._dims_plan import Look, Path, looks, size_text, solve, sure_path
 from treaty.generator._layout import WIDTH, Call, Expression, Text
 from treaty.generator._module_scope import ModuleScope
-from treaty.generator._names import ORDERED, gathered_locals, in_docstring, is_by_call, literal, local, short
+from treaty.generator._names import (
+    ORDERED,
+    TypedEntry,
+    gathered_locals,
+    in_docstring,
+    is_by_call,
+    literal,
+    local,
+    short,
+)
 from treaty.schema import ir
 from treaty.schema.dims import definition_order, names
 from treaty.schema.dtypes import BY_NAME
@@ -21,15 +30,9 @@ from treaty.schema.sources import sources
 
 
 @frozen
-class StateEntry:
-    """One entry of the state dict: its key, the key as source, its type to mypy, and how it is written.
+class StateEntry(TypedEntry):
+    """One entry of the state dict, and how it is written. Where it is spread, it is many: `written` is the call that adds them."""
 
-    Where it is spread, it is many: `written` is the call that adds them.
-    """
-
-    key: str
-    literal: str
-    type: str
     written: Expression
     spread: bool
 
@@ -123,7 +126,6 @@ class Record:
 @frozen
 class ModulePlan:
     source: str
-    command: str
     imports: list[tuple[str, str]]
     injected: bool
     dtypes: list[tuple[str, str]]
@@ -151,7 +153,6 @@ def plan_module(
     records = [_record(scope, cls, revisions.get(cls.symbol)) for cls in scope.emitted]
     return ModulePlan(
         source=module,
-        command=f"treaty generate {module}",
         imports=sorted(scope.imports().items()),
         injected=inject,
         dtypes=sorted((f"_{dtype}", _dtype_source(dtype)) for dtype in scope.dtypes),
@@ -178,7 +179,7 @@ def _record(scope: ModuleScope, cls: ir.Class, revision: int | None) -> Record:
         symbol="" if check else scope.symbol(cls.symbol),
         type=ex.class_type(scope, cls),
         state_name=f"{title}State",
-        by_call=is_by_call((one.key, one.type) for one in fields if not one.spread),
+        by_call=is_by_call(one for one in fields if not one.spread),
         fields=fields,
         gathered=list(gathered.values()),
         count=_count(fields, gathered.values()),
@@ -205,7 +206,7 @@ def _field(scope: ModuleScope, cls: ir.Class, one: ir.Field) -> StateEntry:
     written = ex.write(scope, one.type, at)
     if one.spread:
         written = Call("_codec.spread_into", (Text("state"), Text(literal(one.key)), written))
-    return StateEntry(one.key, literal(one.key), ex.state_type(scope.state_name, one.type), written, one.spread)
+    return StateEntry(one.key, ex.state_type(scope.state_name, one.type), written, one.spread)
 
 
 def _beside(cls: ir.Class) -> str:

@@ -7,6 +7,7 @@ import jinja2
 from jinja2.runtime import Context
 
 from treaty.generator._layout import Expression, Text, joined, lay_out
+from treaty.generator._names import literal
 from treaty.generator.plan import ModulePlan
 from treaty.schema import SchemaError
 
@@ -82,5 +83,5 @@ def _templates() -> jinja2.Environment:
         autoescape=False,
         finalize=_hold,
     )
-    environment.filters["joined"] = joined
+    environment.filters |= {"joined": joined, "literal": literal}
     return environment

@@ -7,7 +7,7 @@ import os
 import sys
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 import attrs
 
@@ -68,11 +68,14 @@ def declared(cls: Any, kind: ir.DeclaredKind) -> list[tuple[str, str, Any, str |
             assert_never(kind)
 
 
+NO_INIT: Final = (
+    "a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one"
+)
+
+
 def _declared_attribute(cls: Any, attribute: "attrs.Attribute[Any]") -> tuple[str, str, Any, str | None]:
     if not attribute.init:
-        raise SchemaError(
-            f"{Spot(cls, attribute.name)}: a field with init=False cannot be restored; remove init=False, and give the field a default if it needs one"
-        )
+        raise SchemaError(f"{Spot(cls, attribute.name)}: {NO_INIT}")
     return attribute.name, attribute.alias or "", options_of(attribute), _default(attribute.default)
 
 

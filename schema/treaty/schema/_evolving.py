@@ -15,12 +15,11 @@ from treaty.schema._errors import SchemaError
 from treaty.schema._key_texts import fused
 from treaty.schema._spread import spread_problems
 from treaty.schema.dims import Dim, Expr, Int
-from treaty.schema.dtypes import BY_NAME
+from treaty.schema.dtypes import BY_NAME, JAX_KEYS
 from treaty.schema.modules import symbol_of
 
 _Part: TypeAlias = tuple[ir.Type, Any, str | int]  # of a value, with its key
 
-_KEY_DTYPES: Final = {"threefry2x32": "key<fry>", "rbg": "key<rbg>", "unsafe_rbg": "key<urbg>"}  # JAX's names
 _NARROW: Final = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 
 
@@ -170,8 +169,8 @@ def _is_array(type: ir.Array, value: Any) -> bool:
 
 
 def _is_key(type: ir.Key, value: Any) -> bool:
-    dtypes = _KEY_DTYPES.values() if type.impl is None else [_KEY_DTYPES[type.impl]]
-    return _dtype_of(value) in dtypes and _has_shape(type.dims, value)
+    impl = JAX_KEYS.get(_dtype_of(value))
+    return impl is not None and type.impl in (None, impl) and _has_shape(type.dims, value)
 
 
 def _is_scalar(type: str, value: Any) -> bool:

@@ -70,7 +70,7 @@ def is_key_text(text: str) -> bool:
 
 
 def fused(path: Iterable[_K]) -> tuple[_K, ...]:
-    """A path through gathered items as it is stored: `block_{i}`, `3` is `block_3`."""
+    """Path as stored: the key text and the item after it become one key (`block_{i}`, `3` -> `block_3`)."""
     found: list[_K] = []
     waiting = ""
     for key in path:

@@ -1,5 +1,7 @@
 """Dims that nothing ties: where one comes twice, the declaration has to say whether it is one size or two.
 
+A dim is loose where the owner's `Dims(...)` says nothing about it.
+
 Two rules. In one class a name may come from one child only, and from none where it is a dim of the class itself. And below
 two children of one class, the dims of one same class may not both be loose: `params` and `opt`, which has the like of it.
 """

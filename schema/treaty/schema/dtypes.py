@@ -89,6 +89,9 @@ WIDER: Final[Mapping[str, tuple[str, ...]]] = {
 KEY_IMPLS: Final = {"threefry2x32": 2, "rbg": 4, "unsafe_rbg": 4}  # words of key data per key
 
 
+JAX_KEYS: Final = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}  # by JAX's dtypes
+
+
 def key_impl(name: str) -> str | None:
     """`"key<rbg>"` -> `"rbg"`; None for anything else."""
     impl = name.removeprefix("key<").removesuffix(">")

@@ -5,13 +5,14 @@ everything else consumes it. Code that tells types apart ends with `assert_never
 of mypy errors. `Leaf` stands for all leaves where they are alike.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, assert_never
 
 import attrs
 from attrs import frozen
 
+from treaty.schema._default_texts import FACTORY
 from treaty.schema._key_texts import key_text
 from treaty.schema.dims import Dim, Expr
 
@@ -233,16 +234,7 @@ class Schema:
 
     def at(self, root: str) -> "Schema":
         """The schema of one of the classes: that class first, then what it reaches, in field order."""
-        reached = {root: None}
-        self._reach(root, reached)
-        return Schema(root, tuple(self[id] for id in reached))
-
-    def _reach(self, id: str, reached: dict[str, None]) -> None:
-        for field in self[id].fields:
-            for node in nodes(field.type):
-                if node.cls not in reached:
-                    reached[node.cls] = None
-                    self._reach(node.cls, reached)
+        return Schema(root, tuple(self[id] for id in reached(self._by_id, Node(root))))
 
     @cached_property
     def as_stored(self) -> "Schema":
@@ -346,6 +338,22 @@ def nodes(type: Type) -> Iterator[Node]:
     return (one for one in every_type(type) if isinstance(one, Node))
 
 
+def reached(classes: Mapping[str, Class], *types: Type) -> dict[str, None]:
+    """The ids of the classes that types reach, each as it is met first, in field order."""
+    found: dict[str, None] = {}
+
+    def enter(type: Type) -> None:
+        for node in nodes(type):
+            if node.cls not in found:
+                found[node.cls] = None
+                for field in classes[node.cls].fields:
+                    enter(field.type)
+
+    for type in types:
+        enter(type)
+    return found
+
+
 def parts(schema: Schema, type: Type, keys: Iterable[str] = ()) -> dict[str, Type] | None:
     """What the state dict of a type holds: the type of each entry by its key, in order; None where there is no dict.
 
@@ -381,6 +389,29 @@ def entries(schema: Schema, field: Field, keys: Iterable[str]) -> dict[str, Type
     text = key_text(field.key)
     items = [item for key in keys if (item := text.item(key)) is not None]
     return text.spread(parts(schema, field.type, items) or {})
+
+
+def symbols(cls: Class) -> Iterator[str]:
+    """What a class speaks of by name: itself, enums, functions, and what makes its defaults."""
+    yield cls.symbol
+    for field in cls.fields:
+        yield from (one for type in every_type(field.type) if (one := _symbol(type)) is not None)
+        if field.init is not None:
+            yield field.init
+        if field.default is not None and field.default.startswith(FACTORY):
+            yield field.default.removeprefix(FACTORY)
+
+
+def _symbol(type: Type) -> str | None:
+    if isinstance(type, Enum):
+        return type.symbol
+    if isinstance(type, Partial):
+        return type.func
+    if isinstance(type, Fitted):
+        return type.init
+    if isinstance(type, (Array, Key, Scalar, NumpyScalar, Untyped, Node, Sequence, Tuple, Dict, Optional)):
+        return None
+    assert_never(type)
 
 
 def own_dims(type: Type) -> tuple[Dim, ...]:

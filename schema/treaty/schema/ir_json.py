@@ -18,9 +18,7 @@ _TYPES: Final[Mapping[str, Any]] = {cls.KIND: cls for cls in get_args(Type)}
 
 def dump(schema: Schema) -> str:
     """Canonical JSON: sorted keys, no spaces, ASCII."""
-    return _canonical(
-        {"treaty": FORMAT, "root": schema.root, "classes": [class_to_data(cls) for cls in schema.classes]}
-    )
+    return canonical({"treaty": FORMAT, "root": schema.root, "classes": [class_to_data(cls) for cls in schema.classes]})
 
 
 def load(text: str | bytes) -> Schema:
@@ -49,7 +47,7 @@ def digest(schema: Schema) -> str:
         data["dims"] = sorted(cls.dims)
         data["fields"] = sorted((_anonymous(field, order) for field in data["fields"]), key=lambda f: str(f["key"]))
         classes.append(data)
-    return "sha256:" + hashlib.sha256(_canonical(classes).encode()).hexdigest()
+    return digest_of(classes)
 
 
 def class_to_data(cls: Class) -> dict[str, Any]:
@@ -74,34 +72,22 @@ def class_from_data(data: Mapping[str, Any]) -> Class:
     _check_members(data, Class)
     if data["kind"] not in _KINDS:
         raise NewerSchemaError(f"a class of kind {str(data['kind'])[:40]!r}, which this one does not know")
-    return Class(
-        id=data["id"],
-        symbol=data.get("symbol", data["id"]),
-        kind=data["kind"],
-        dims=tuple(data.get("dims", ())),
-        fields=tuple(_field_from_data(one) for one in data["fields"]),
-        version=data.get("version", 1),
-        args=tuple(_type_from_data(one) for one in data.get("args", ())),
-        definitions=tuple((name, parse_expr(size)) for name, size in data.get("definitions", {}).items()),
-        reserved=tuple(data.get("reserved", ())),
-    )
+    values = {"symbol": data["id"], "dims": (), **data}
+    values["fields"] = tuple(map(_field_from_data, data["fields"]))
+    values["args"] = tuple(map(_type_from_data, data.get("args", ())))
+    values["definitions"] = tuple((name, parse_expr(size)) for name, size in data.get("definitions", {}).items())
+    return Class(**{name: _frozen(one) for name, one in values.items()})
 
 
 def _field_from_data(data: Mapping[str, Any]) -> Field:
     _check_members(data, Field)
     name = data.get("name", data["key"])
-    return Field(
-        key=data["key"],
-        name=name,
-        alias=data.get("alias", name),
-        type=_type_from_data(data["type"]),
-        static=data.get("static", False),
-        default=data.get("default"),
-        aliases=tuple(data.get("aliases", ())),
-        cast_from=tuple(data.get("cast_from", ())),
-        spread=data.get("spread", False),
-        init=data.get("init"),
-    )
+    values = {"name": name, "alias": name, **data, "type": _type_from_data(data["type"])}
+    return Field(**{name: _frozen(one) for name, one in values.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_members(data: Mapping[str, Any], cls: Any) -> None:
@@ -186,5 +172,10 @@ def _anonymous(data: Any, order: Mapping[str, str]) -> Any:
     return data
 
 
-def _canonical(data: Any) -> str:
+def canonical(data: Any) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest_of(data: Any) -> str:
+    """Of JSON data: whatever the order of its keys and its layout."""
+    return "sha256:" + hashlib.sha256(canonical(data).encode()).hexdigest()

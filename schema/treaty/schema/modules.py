@@ -1,10 +1,10 @@
 """Names of modules and objects: where a thing is imported from, and where its generated code lives."""
 
+import functools
 import importlib
 import importlib.util
 import keyword
 import sys
-from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,12 @@ def symbol_of(value: Any) -> str:
         if not parts[end - 1].startswith("_") and _lookup(shorter, qualname) is value:
             return f"{shorter}:{qualname}"
     return f"{module}:{qualname}"
+
+
+def object_of(symbol: str) -> Any:
+    """What a symbol stands for. Imports its module."""
+    module, _, qualname = symbol.partition(":")
+    return functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
 
 
 def home_of(module: str) -> str:
@@ -97,7 +103,7 @@ def import_code_on_first_use(cls: Any) -> None:
                 setattr(cls, name, original)
 
     def announcing(original: Any) -> Any:
-        @wraps(original)
+        @functools.wraps(original)
         def first(self: Any, *args: Any, **kwargs: Any) -> None:
             announce()
             original(self, *args, **kwargs)

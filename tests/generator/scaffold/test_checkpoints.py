@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from tests.generator.scaffold.scaffolding import imported
 from treaty.generator._scaffold.round_trip import checkpoint_comes_back
-from treaty.generator._scaffold.runtime_door import outline_of_checkpoint
+from treaty.generator._scaffold.runtime_door import runtime
 from treaty.generator._scaffold.write import checkpoint_text
 
 PARAMS = {
@@ -62,7 +62,7 @@ class TrainState:
 
 def text_and_leaves(path: Path) -> tuple[str, int]:
     """The text for a checkpoint, and how many leaves of it came back."""
-    text = checkpoint_text(str(path), "TrainState", outline_of_checkpoint(str(path)))
+    text = checkpoint_text(str(path), "TrainState", runtime("outline_of_checkpoint")(str(path)))
     cls = imported(text, f"scaffolded_{path.name.replace('.', '_')}").TrainState
     return text, checkpoint_comes_back(cls, str(path))
 

@@ -108,12 +108,12 @@ def _scaffolded(target: str, name: str, dims: dict[str, Sequence[int]]) -> _Scaf
 
 def _of_checkpoint(path: str, name: str, dims: Mapping[str, Sequence[int]]) -> _Scaffolded:
     from treaty.generator._scaffold.round_trip import checkpoint_comes_back
-    from treaty.generator._scaffold.runtime_door import outline_of_checkpoint
+    from treaty.generator._scaffold.runtime_door import runtime
     from treaty.generator._scaffold.write import checkpoint_text
 
     if dims:
         raise TreatyError("--dim: a checkpoint has the sizes that it has; leave it out")
-    text = checkpoint_text(path, name, outline_of_checkpoint(path))
+    text = checkpoint_text(path, name, runtime("outline_of_checkpoint")(path))
     return _Scaffolded(text, lambda cls: f"{checkpoint_comes_back(cls, path)} leaves of {path} came back bit for bit")
 
 

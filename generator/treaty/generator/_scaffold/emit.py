@@ -5,12 +5,22 @@ from typing import Final
 
 from attrs import define, field, frozen
 
+from treaty.generator._names import literal
 from treaty.generator._scaffold.class_names import name_classes
 from treaty.generator._scaffold.classes import Classes, ClassPlan, is_class, ties
 from treaty.generator._scaffold.dim_names import unused
 from treaty.generator._scaffold.layout import Brackets, Piece, field_lines, import_lines
 from treaty.generator._scaffold.reading import field_name, plural_name
-from treaty.generator._scaffold.sized import Shapes, Sized, SizedItems, SizedLeaf, SizedNode, SizedTwin, twins_in
+from treaty.generator._scaffold.sized import (
+    Shapes,
+    Sized,
+    SizedItems,
+    SizedLeaf,
+    SizedNode,
+    SizedTwin,
+    enums_in,
+    twins_in,
+)
 from treaty.schema import ir
 from treaty.schema.dims import Expr, Int, Name, names
 from treaty.schema.dtypes import BY_NAME, TABLE
@@ -49,7 +59,8 @@ class _Typed:
 def module_text(classes: Classes, root: str, header: Sequence[str]) -> str:
     """The module. Raises TwinConflict."""
     emitting = _Emitting(classes)
-    name_classes(classes, root, _NEVER | emitting.library_names())
+    emitting.name_enums(root)
+    name_classes(classes, root, _NEVER | emitting.imported_names())
     bodies = [text for plan in classes.by_structure.values() for text in ("", "", *emitting.class_lines(plan))]
     return "\n".join([*header, *emitting.imports(), *bodies, ""])
 
@@ -59,13 +70,26 @@ class _Emitting:
     classes: Classes
     _used: dict[str, set[str]] = field(factory=dict)  # by module
     _needs_numpy: bool = False
+    _enums: dict[tuple[str, str], str] = field(factory=dict)  # what each is imported as, by module and name
 
     @property
     def _shapes(self) -> Shapes:
         return self.classes.shapes
 
-    def library_names(self) -> frozenset[str]:
-        return frozenset(twin.name for twin in twins_in(self.classes.by_structure[self.classes.root].node))
+    @property
+    def _root(self) -> SizedNode:
+        return self.classes.by_structure[self.classes.root].node
+
+    def name_enums(self, root: str) -> None:
+        """Enums keep their names, unless two are called the same, or something else is."""
+        taken = {*_NEVER, *self.imported_names(), root}
+        for type_ in enums_in(self._root):
+            if _enum_home(type_) not in self._enums:
+                self._enums[_enum_home(type_)] = name = unused(_enum_home(type_)[1], taken, "")
+                taken.add(name)
+
+    def imported_names(self) -> frozenset[str]:
+        return frozenset([*(twin.name for twin in twins_in(self._root)), *self._enums.values()])
 
     def class_lines(self, plan: ClassPlan) -> Iterator[str]:
         self._use("treaty.schema", "state")
@@ -74,7 +98,7 @@ class _Emitting:
         for note in dict.fromkeys(plan.notes):
             yield f"    # {note}"
         offset = 0
-        taken = {*_NO_FIELDS, *self.library_names(), *(one.name for one in self.classes.by_structure.values())}
+        taken = {*_NO_FIELDS, *self.imported_names(), *(one.name for one in self.classes.by_structure.values())}
         for key, child in plan.node.children.items():
             sizes = plan.sizes[offset : offset + len(self._shapes.slots(child))]
             offset += len(sizes)
@@ -87,7 +111,7 @@ class _Emitting:
             value = ""
             if pattern is None and name != key:
                 self._use("treaty.schema", "field")
-                value = f"field(key={_quoted(key)})"
+                value = f"field(key={literal(key)})"
             for note in _notes(child):
                 yield f"    # {note}"
             yield from field_lines(name, self._type(child, sizes).whole(), value)
@@ -118,7 +142,7 @@ class _Emitting:
         notes: list[Piece] = []
         if items.pattern is not None:
             self._use("treaty.schema", "Keys")
-            notes.append(Brackets("Keys", (_quoted(items.pattern),), ")"))
+            notes.append(Brackets("Keys", (literal(items.pattern),), ")"))
         self._use("treaty.schema", "Length")
         notes.append(Brackets("Length", (_size(first),), ")"))
         self._use("typing", "Annotated")
@@ -173,14 +197,15 @@ class _Emitting:
             self._needs_numpy = True
             return f"np.{type_.dtype}"
         if isinstance(type_, ir.Enum):
-            module, _, name = type_.symbol.partition(":")
-            self._use(module, name.partition(".")[0])
-            return name
+            module, name = _enum_home(type_)
+            local = self._enums[module, name]
+            self._use(module, name if local == name else f"{name} as {local}")
+            return f"{local}{type_.symbol.partition(':')[2].removeprefix(name)}"
         assert isinstance(type_, ir.Scalar)
         return "None" if type_.type == "none" else type_.type
 
     def _array(self, type_: ir.Array | ir.Key) -> Piece:
-        dims = _quoted(" ".join(str(dim.size) for dim in type_.dims))
+        dims = literal(" ".join(str(dim.size) for dim in type_.dims))
         kind = "Array"
         if isinstance(type_, ir.Array) and type_.host:
             self._needs_numpy, kind = True, "np.ndarray"
@@ -191,7 +216,7 @@ class _Emitting:
             assert isinstance(type_, ir.Array)
             self._use("typing", "Annotated")
             self._use("treaty.schema", "ArraySpec")
-            return Brackets("Annotated", (kind, Brackets("ArraySpec", (_quoted(type_.dtype), dims), ")")))
+            return Brackets("Annotated", (kind, Brackets("ArraySpec", (literal(type_.dtype), dims), ")")))
         self._use("jaxtyping", name)
         return Brackets(name, (kind, dims))
 
@@ -208,12 +233,18 @@ class _Emitting:
         self._used.setdefault(module, set()).add(name)
 
 
+def _enum_home(type_: ir.Enum) -> tuple[str, str]:
+    """The module of an enum, and the name in it that it is, or is inside of."""
+    module, _, name = type_.symbol.partition(":")
+    return module, name.partition(".")[0]
+
+
 def _import_order(name: str) -> tuple[bool, str]:
     return not name[0].isupper(), name
 
 
 def _size(size: Expr) -> str:
-    return str(size) if isinstance(size, Int) else _quoted(str(size))
+    return str(size) if isinstance(size, Int) else literal(str(size))
 
 
 def _dims(found: Mapping[str, Expr]) -> tuple[Piece, ...]:
@@ -221,7 +252,7 @@ def _dims(found: Mapping[str, Expr]) -> tuple[Piece, ...]:
         return ()
     if all(size == Name(name) for name, size in found.items()):
         return ("Dims(...)",)
-    same = [_quoted(name) for name, size in found.items() if size == Name(name)]
+    same = [literal(name) for name, size in found.items() if size == Name(name)]
     others = [f"{name}={_size(size)}" for name, size in found.items() if size != Name(name)]
     return (Brackets("Dims", (*same, *others), ")"),)
 
@@ -234,11 +265,3 @@ def _notes(sized: Sized) -> Iterator[str]:
     if isinstance(sized, SizedNode) and not is_class(sized):
         for child in sized.children.values():
             yield from _notes(child)
-
-
-def _quoted(text: str) -> str:
-    """As `ruff format` writes it: in double quotes, unless that takes more escapes."""
-    quoted = repr(text)
-    if quoted.startswith("'") and '"' not in text:
-        return f'"{quoted[1:-1]}"'
-    return quoted

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from treaty.generator._scaffold.align import Sighting
 from treaty.generator._scaffold.leaves import named_leaves, opaque_leaves
-from treaty.generator._scaffold.runtime_door import filled, imported_object, outline_of
+from treaty.generator._scaffold.runtime_door import runtime
 from treaty.generator._worker import is_users_file
 from treaty.schema import TreatyError
 from treaty.schema._classes import one_line, relative
@@ -40,7 +40,7 @@ class StateFactory:
 
     @classmethod
     def named(cls, target: str) -> Self:
-        return cls.of(target, imported_object(target, "TARGET"))
+        return cls.of(target, runtime("named")(target, "TARGET"))
 
     @classmethod
     def of(cls, target: str, call: Any) -> Self:
@@ -61,7 +61,7 @@ class StateFactory:
         outlines: list[Outline] = []
 
         def traced() -> tuple[()]:
-            outlines.append(outline_of(self.call(**sizes)))
+            outlines.append(runtime("outline_of")(self.call(**sizes)))
             return ()
 
         try:
@@ -83,7 +83,7 @@ class StateFactory:
             return ()
 
         jax.eval_shape(traced)
-        return filled(kept[-1])
+        return runtime("filled")(kept[-1])
 
     def called(self, sizes: Mapping[str, int]) -> str:
         """The call, as people write it."""

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from treaty.generator._modules import Module
 from treaty.generator._project import Project
-from treaty.generator._scaffold.runtime_door import public
+from treaty.generator._scaffold.runtime_door import runtime
 from treaty.schema import TreatyError
 
 
@@ -61,18 +61,18 @@ def mypy_says(written: Written, code: Path, project: Project) -> tuple[bool, str
 def live_comes_back(cls: Any, live: Any) -> int:
     """Take a live state to a checkpoint and back; how many leaves it has. Raises TreatyError where one differs."""
     with tempfile.TemporaryDirectory() as folder:
-        public("save")(Path(folder, "state"), public("from_live")(cls, live))
-        back = public("to_live")(public("restore")(Path(folder, "state"), cls), live)
+        runtime("save")(Path(folder, "state"), runtime("from_live")(cls, live))
+        back = runtime("to_live")(runtime("restore")(Path(folder, "state"), cls), live)
     return _compare(live, back)
 
 
 def checkpoint_comes_back(cls: Any, path: str) -> int:
     """The same for what a checkpoint holds."""
-    to_state_dict: Callable[[Any], Any] = public("to_state_dict")
-    found = public("restore")(path, cls, into="numpy")  # also of dtypes that this JAX has no room for
+    to_state_dict: Callable[[Any], Any] = runtime("to_state_dict")
+    found = runtime("restore")(path, cls, into="numpy")  # also of dtypes that this JAX has no room for
     with tempfile.TemporaryDirectory() as folder:
-        public("save")(Path(folder, "state"), found)
-        back = public("restore")(Path(folder, "state"), cls, into="numpy")
+        runtime("save")(Path(folder, "state"), found)
+        back = runtime("restore")(Path(folder, "state"), cls, into="numpy")
         return _compare(to_state_dict(found), to_state_dict(back))
 
 

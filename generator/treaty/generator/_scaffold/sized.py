@@ -80,6 +80,13 @@ def twins_in(sized: Sized) -> Iterator[SizedTwin]:
         yield from twins_in(part)
 
 
+def enums_in(sized: Sized) -> Iterator[ir.Enum]:
+    if isinstance(sized, SizedLeaf) and isinstance(sized.type, ir.Enum):
+        yield sized.type
+    for _, part in parts_of(sized):
+        yield from enums_in(part)
+
+
 @frozen(slots=False)
 class Shapes:
     """The structure of trees without sizes, and their sizes without structure. Each is worked out once."""

@@ -69,7 +69,7 @@ def plan_lines(plan: Plan, table: Iterable[str]) -> Iterator[str]:
     yield (
         "  this checkpoint can be restored"
         if plan.ok
-        else f"  this checkpoint cannot be restored: {len(plan.problems)} problems"
+        else f"  this checkpoint cannot be restored: {len(plan.problems)} problem{'s' * (len(plan.problems) > 1)}"
     )
 
 

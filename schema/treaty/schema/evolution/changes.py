@@ -52,8 +52,9 @@ class _Both:
 
     def fields(self, was: ir.Field, now: ir.Field) -> Iterator[str]:
         if not self.is_alike(was.type, now.type):
-            old, new = _shown(was.type), _shown(now.type)
-            yield f"{old} -> {new}" if old != new else f"{new}, with other lengths, members or ties"
+            pairs = ((_shown(one.type), ir.describe(one.type)) for one in (was, now))
+            old, new = next((pair for pair in zip(*pairs, strict=True) if pair[0] != pair[1]), ("", ""))
+            yield f"{old} -> {new}" if old else f"{_shown(now.type)}, with other lengths, members or ties"
         if was.spread != now.spread:
             yield "its items lie beside the other keys now" if now.spread else "its items have a key of their own now"
         if was.static != now.static:

@@ -1,40 +1,64 @@
-"""Digests of what is locked: a migration as it was released, and an entry of the lock with all before it.
+"""The digest of a migration as it was released.
 
 A function is known by what it does, in a form of our own: `ast.dump` is another text in another version of Python.
 """
 
 import ast
-import hashlib
 import inspect
-import json
+import itertools
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-_UNSEEN: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "decorator_list", "returns", "annotation"})
+from treaty.schema.ir_json import digest_of
 
-
-def digest_of(data: Any) -> str:
-    """Of JSON data: whatever the order of its keys and its layout."""
-    return sha256(json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True))
-
-
-def sha256(text: str) -> str:
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+_UNSEEN: Final = frozenset({"ctx", "kind", "type_comment", "type_params", "returns", "annotation"})
+_MIGRATION: Final = ("treaty.schema.evolution.migrations", "migration")
 
 
 def function_digest(function: Callable[..., Any], name: str) -> str:
-    """Of a function's source, without its name, decorators, annotations, docstrings, comments and layout.
+    """Of a function's source, without its name, annotations, docstrings, comments and layout, and without `@migration` itself.
 
     Where there is no source, as of a function that was made by another, it is that of `name`. Functions that it calls do not count.
     """
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        tree = _parsed(inspect.getsource(function))
     except (OSError, TypeError, SyntaxError, IndexError):
-        return digest_of({"name": name})
-    if isinstance(tree, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return digest_of([_plain(tree.args), _plain(tree.body)])
-    return digest_of(_plain(tree))
+        return name_digest(name)
+    if not isinstance(tree, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return digest_of(_plain(tree))
+    below = list(_below_migration(tree.decorator_list, getattr(inspect.unwrap(function), "__globals__", {})))
+    return digest_of([_plain(tree.args), _plain(tree.body), *([_plain(below)] if below else [])])
+
+
+def name_digest(name: str) -> str:
+    """Of a function of which nothing is known but its name: no edit of it is found."""
+    return digest_of({"name": name})
+
+
+def _parsed(source: str) -> ast.stmt:
+    try:
+        return ast.parse(textwrap.dedent(source)).body[0]
+    except IndentationError:  # a text in it begins at the left margin, and so nothing is taken off
+        (block,) = ast.parse(f"if True:\n{source}").body
+        assert isinstance(block, ast.If)
+        return block.body[0]
+
+
+def _below_migration(decorators: list[ast.expr], names: Mapping[str, Any]) -> Iterator[ast.expr]:
+    """The decorators of what was handed to `@migration`: those above it change nothing that a restore runs."""
+    below = itertools.takewhile(lambda one: not _is_migration(one, names), reversed(decorators))
+    return reversed(list(below))
+
+
+def _is_migration(decorator: ast.expr, names: Mapping[str, Any]) -> bool:
+    """Whether it is `migration(...)`, by any name, or what that gave."""
+    first, *rest = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator).split(".")
+    found = names.get(first)
+    for name in rest:
+        found = getattr(found, name, None)
+    module, qualname = getattr(found, "__module__", ""), getattr(found, "__qualname__", "")
+    return (module, str(qualname).partition(".")[0]) == _MIGRATION
 
 
 def _plain(value: Any) -> Any:

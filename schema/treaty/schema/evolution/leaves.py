@@ -1,6 +1,6 @@
 """The list of a plan that people read: what each leaf of the reader is made of, and what of the writer is dropped."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, assert_never
 
 from attrs import evolve, frozen
@@ -16,6 +16,7 @@ from treaty.schema.evolution.resolution import (
     From,
     Keep,
     Make,
+    Move,
     Path,
     Plan,
     Same,
@@ -119,11 +120,23 @@ def _below(plan: Plan | Fill, key: str, was: Path) -> tuple[Plan | Fill | None, 
 def _leaf(plan: Plan | Fill, path: Path, was: Path, source: _Source) -> Action:
     if isinstance(plan, Fill):
         return Action(path, "defaulted", (), plan.default)
-    found = source(was)
+    return _converted(source(was), plan, path)
+
+
+def _converted(found: Action, plan: Plan | Fill | None, path: Path) -> Action:
+    """With the conversion that a plan makes of a leaf, beside what became of it before."""
+    if isinstance(plan, Unless):
+        return _converted(found, plan.plan, path)
     if not isinstance(plan, ConvertLeaf):
         return evolve(found, path=path)
-    converted = Action(path, "widened" if plan.exact else "cast", found.was, f"{plan.was} to {plan.to}")
-    return min(evolve(found, path=path), converted, key=lambda one: _STRONGEST.index(one.verb))
+    return _after([found], Action(path, "widened" if plan.exact else "cast", note=f"{plan.was} to {plan.to}"))
+
+
+def _after(before: Sequence[Action], then: Action) -> Action:
+    """What becomes of a leaf after all that became of it, or of those that it is made of."""
+    verb = min((then.verb, *(one.verb for one in before)), key=_STRONGEST.index)
+    notes = dict.fromkeys(one.note for one in (*before, then) if one.note)
+    return Action(then.path, verb, tuple(was for one in before for was in one.was), ", ".join(notes))
 
 
 def _through(plan: Through, was: Path, source: _Source) -> _Source:
@@ -138,13 +151,23 @@ def _through(plan: Through, was: Path, source: _Source) -> _Source:
     def given(path: Path) -> Action:
         for shape in plan.shaped:
             if path in shape.targets:
-                return Action(path, "moved", tuple(one for at in shape.sources for one in before(at).was), note)
+                return _after([before(at) for at in shape.sources], Action(path, "moved", note=note))
         for move in plan.moves:
             if path[: len(move.target)] == move.target:
-                return Action(path, "moved", before((*move.source, *path[len(move.target) :])).was, note)
+                return _moved(move, path, before, note)
         return rest(path)
 
     return given
+
+
+def _moved(move: Move, path: Path, before: _Source, note: str) -> Action:
+    """What is known of a leaf at or below the target of a rule."""
+    rest = path[len(move.target) :]
+    plan: Plan | Fill | None = move.plan
+    for key in rest:
+        plan = None if plan is None else _below(plan, key, ())[0]
+    found = _after([before((*move.source, *rest))], Action(path, "moved", note=note))
+    return _converted(found, plan, path)
 
 
 def _known(schema: ir.Schema, plan: Plan, was: Path, source: _Source) -> _Source:

@@ -1,12 +1,14 @@
 """The lock: every declaration that was released, in the order of release, as a log that is only ever added to.
 
 A revision says what is new since the entries before it (`declares`): the classes that it reaches are those declared last, up to
-and with it. Each is chained to the one before it of its class, by digest, so that an edit of history is found. `lock_json.py`
-reads and writes the file.
+and with it. Each is chained to the one before it of its class, by digest, and each entry says what log it follows, so that an
+edit of history is found wherever something comes after it. `lock_json.py` reads and writes the file.
 """
 
 import builtins
-from collections.abc import Mapping
+import functools
+import re
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -15,10 +17,9 @@ from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema._errors import SchemaError
-from treaty.schema.evolution.digests import digest_of
 from treaty.schema.evolution.history import History, Revision
 from treaty.schema.evolution.migrations import Moves, Step
-from treaty.schema.ir_json import class_from_data, class_to_data
+from treaty.schema.ir_json import class_from_data, class_to_data, digest_of
 
 Declared: TypeAlias = Mapping[str, Any]  # a class as JSON data, without its id
 
@@ -52,14 +53,16 @@ class Revised:
     changes: tuple[str, ...] = ()
     migration: Released | None = None  # from the revision before
     message: str = ""
+    follows: str = ""  # a digest of the log before; an entry that was written before there were such has none
 
 
 @frozen
 class Moved:
-    """Classes go by other names from here on, all at once: two may swap theirs. They may be classes of other modules."""
+    """Classes go by other names from here on, all at once: two may swap theirs. They may be classes of other modules, or functions."""
 
     names: Mapping[str, str]
     message: str = ""
+    follows: str = ""
 
 
 @frozen
@@ -69,16 +72,22 @@ class Orphaned:
     symbol: str
     number: int | None
     why: str
+    follows: str = ""
 
 
 @frozen
 class Waived:
-    """A finding of `treaty check` that is meant so."""
+    """Findings of `treaty check` that are meant so, and no other that comes later: each as its field and what it says.
+
+    Without `findings`, as it was written once, it is every finding of a rule that a revision breaks.
+    """
 
     rule: str
     symbol: str
     number: int
     why: str
+    findings: tuple[str, ...] = ()
+    follows: str = ""
 
 
 Entry: TypeAlias = Revised | Moved | Orphaned | Waived
@@ -189,34 +198,60 @@ class Lock:
 
     def with_entry(self, entry: Entry) -> "Lock":
         """With one entry more; SchemaError where it does not fit what is there."""
+        entry = attrs.evolve(entry, follows=self._link)
         followed = dict(self._followed)
         self._follow(followed, len(self.log), entry)
         added = attrs.evolve(self, log=(*self.log, entry))
-        vars(added)["_followed"] = followed  # else each of many would follow the log from the start
+        # Else each of many would follow the log from the start.
+        vars(added).update(_followed=followed, _link=_linked(self._link, entry))
         return added
 
     @property
     def symbols(self) -> set[str]:
-        """What the classes that it speaks of are called now, those of other modules among them."""
+        """What the classes and functions that it speaks of are called now, those of other modules among them."""
         found = set(self.lines)
-        for id, declared in self._declared.items():
-            for place, data in declared:
-                symbol: str = data.get("symbol") or id
-                found.add(self._renamed(place).get(symbol, symbol))
+        for place, entry in enumerate(self.log):
+            if isinstance(entry, Revised):
+                renamed = self._renamed(place)
+                for id in entry.declares:
+                    spoken = ir.symbols(self._class(id, place, entry))
+                    found |= {renamed.get(symbol, symbol) for symbol in spoken if not symbol.startswith(ir.VARIABLE)}
         return found
 
+    @property
+    def needed(self) -> Iterator[tuple[str, int]]:
+        """The revisions that somebody may restore, and those of the classes that they reach, by present symbols."""
+        for symbol, line in self.lines.items():
+            for place, entry in line.revisions:
+                if entry.number not in line.orphaned:
+                    yield symbol, entry.number
+                    yield from self._uses(place, entry).items()
+
     def rewritten(self, entry: Revised, how: str) -> SchemaError:
+        return self._broken(f"{entry.symbol} revision {entry.number}", how)
+
+    def _broken(self, what: str, how: str) -> SchemaError:
         return SchemaError(
-            f"{self.name}: {entry.symbol} revision {entry.number}: {how}; history is only added to: "
+            f"{self.name}: {what}: {how}; history is only added to: "
             f"restore the file (git checkout -- {self.name}) and run treaty lock"
         )
 
     @cached_property
     def _followed(self) -> dict[str, Line]:
         found: dict[str, Line] = {}
+        link, must_follow = "", False
         for place, entry in enumerate(self.log):
             self._follow(found, place, entry)
+            must_follow = must_follow or bool(entry.follows)
+            if must_follow and entry.follows != link:
+                raise self._broken(f"log[{place}]", "it does not follow the entries that it was written after")
+            link = _linked(link, entry)
         return found
+
+    @cached_property
+    def _link(self) -> str:
+        """What an entry follows that comes next."""
+        return functools.reduce(_linked, self.log, "")
 
     def _follow(self, lines: dict[str, Line], place: int, entry: Entry) -> None:
         """One entry of the log, on top of those before it."""
@@ -230,6 +265,11 @@ class Lock:
                 if new in lines:
                     raise SchemaError(f"{self.name}: {line.symbol} moved to {new}, which another class is called")
                 lines[new] = attrs.evolve(line, symbol=new, former=(*line.former, line.symbol))
+            for symbol, line in lines.items():
+                if line.waived:
+                    lines[symbol] = attrs.evolve(
+                        line, waived=tuple(_renamed_in(one, entry.names) for one in line.waived)
+                    )
         elif isinstance(entry, Waived):
             line = self._line(lines, entry.symbol)
             lines[entry.symbol] = attrs.evolve(line, waived=(*line.waived, entry))
@@ -317,6 +357,31 @@ def _chain(line: Line, entry: Revised) -> str:
     before = line[line.last].chain if line.last else ""
     step = None if entry.migration is None else [entry.migration.kind, entry.migration.digest]
     return digest_of([before, entry.digest, step, entry.declares, entry.uses])
+
+
+def _linked(link: str, entry: Entry) -> str:
+    """What stands for a log and one entry more. Messages are no part of it, and reasons are."""
+    if isinstance(entry, Revised):
+        said: list[Any] = [entry.symbol, entry.number, entry.root, entry.chain]
+    elif isinstance(entry, Moved):
+        said = [entry.names]
+    elif isinstance(entry, Orphaned):
+        said = [entry.symbol, entry.number, entry.why]
+    else:
+        said = [entry.rule, entry.symbol, entry.number, entry.why, entry.findings]
+    return digest_of([link, type(entry).__name__, said])
+
+
+def _renamed_in(waived: Waived, names: Mapping[str, str]) -> Waived:
+    """A waiver with the names that classes have from here on, in what its findings say, too."""
+    words = {old.partition(":")[2]: new.partition(":")[2] for old, new in names.items()} | dict(names)
+    longest_first = sorted(map(re.escape, words), key=len, reverse=True)
+    pattern = re.compile(rf"(?<![\w.:])(?:{'|'.join(longest_first)})(?!\w)")
+    return attrs.evolve(
+        waived,
+        symbol=names.get(waived.symbol, waived.symbol),
+        findings=tuple(pattern.sub(lambda found: words[found[0]], one) for one in waived.findings),
+    )
 
 
 def _declared(cls: ir.Class) -> dict[str, Any]:

@@ -13,6 +13,7 @@
 
 Left out where there is nothing to say: `message`, `changes` (in words, since the revision before), `migration`, `uses` (the
 revisions of the classes that it reaches), and `root`, which is the id of a generic class. The other events are `moved`, `orphaned`, `gone` and `waived`.
+Each says what log it `follows`, which entries from before that was written do not.
 """
 
 import json
@@ -92,22 +93,31 @@ def _lines(entry: Entry) -> Iterator[str]:
             yield ",\n".join(_declaration(id, data) for id, data in entry.declares.items())
             yield "  },"
         yield f'  "digest": {json.dumps(entry.digest)},'
-        yield f'  "chain": {json.dumps(entry.chain)}}}'
+        yield f'  "chain": {json.dumps(entry.chain)}{_follows(entry)}}}'
     elif isinstance(entry, Moved):
         said = {"event": "moved", "message": entry.message}
         yield f" {_object(said)[:-1]},"
         yield '  "classes": {'
         yield ",\n".join(f"   {json.dumps(old)}: {json.dumps(new)}" for old, new in entry.names.items())
-        yield "  }}"
+        yield f"  }}{_follows(entry)}}}"
     elif isinstance(entry, Orphaned):
         event = {"event": "gone"} if entry.number is None else {"event": "orphaned"}
         number = {} if entry.number is None else {"revision": entry.number}
-        yield f" {_object({**event, 'class': entry.symbol, **number, 'why': entry.why})}"
+        said = {**event, "class": entry.symbol, **number, "why": entry.why}
+        yield f" {_object(said)[:-1]}{_follows(entry)}}}"
     elif isinstance(entry, Waived):
         said = {"event": "waived", "rule": entry.rule, "class": entry.symbol, "revision": entry.number}
-        yield f" {_object({**said, 'why': entry.why})}"
+        yield f" {_object({**said, 'why': entry.why})[:-1]}" + ("," if entry.findings else f"{_follows(entry)}}}")
+        if entry.findings:
+            yield '  "findings": ['
+            yield ",\n".join(f"   {json.dumps(one)}" for one in entry.findings)
+            yield f"  ]{_follows(entry)}}}"
     else:
         assert_never(entry)
+
+
+def _follows(entry: Entry) -> str:
+    return f',\n  "follows": {json.dumps(entry.follows)}' if entry.follows else ""
 
 
 def _declaration(id: str, data: Mapping[str, Any]) -> str:
@@ -163,7 +173,7 @@ class _Reader:
 
     def revised(self, data: Any, where: str) -> Entry:
         needed = {"class": str, "revision": int, "declares": dict, "digest": str, "chain": str}
-        may = {"message": str, "root": str, "uses": dict, "changes": list, "migration": dict}
+        may = {"message": str, "root": str, "uses": dict, "changes": list, "migration": dict, "follows": str}
         self.members(data, where, {"event"}, needed, may)
         for change in data.get("changes", ()):
             if not isinstance(change, str):
@@ -188,33 +198,42 @@ class _Reader:
             tuple(data.get("changes", ())),
             None if migration is None else Released(migration["kind"], migration["digest"]),
             data.get("message", ""),
+            data.get("follows", ""),
         )
 
     def moved(self, data: Any, where: str) -> Entry:
-        self.members(data, where, {"event"}, {"classes": dict}, {"message": str})
+        self.members(data, where, {"event"}, {"classes": dict}, {"message": str, "follows": str})
         for old, new in data["classes"].items():
             if not isinstance(new, str) or ":" not in old or ":" not in new:
                 raise self.wrong("module:Class: module:Class", {old: new}, where)
-        return Moved(data["classes"], data.get("message", ""))
+        return Moved(data["classes"], data.get("message", ""), data.get("follows", ""))
 
     def orphaned(self, data: Any, where: str) -> Entry:
-        self.members(data, where, {"event"}, {"class": str, "revision": int, "why": str}, {})
-        return Orphaned(data["class"], data["revision"], data["why"])
-
-    def gone(self, data: Any, where: str) -> Entry:
-        self.members(data, where, {"event"}, {"class": str, "why": str}, {})
-        return Orphaned(data["class"], None, data["why"])
+        number = {"revision": int} if data["event"] == "orphaned" else {}
+        self.reasoned(data, where, {"class": str, **number}, {})
+        return Orphaned(data["class"], data.get("revision"), data["why"], data.get("follows", ""))
 
     def waived(self, data: Any, where: str) -> Entry:
-        self.members(data, where, {"event"}, {"rule": str, "class": str, "revision": int, "why": str}, {})
-        return Waived(data["rule"], data["class"], data["revision"], data["why"])
+        self.reasoned(data, where, {"rule": str, "class": str, "revision": int}, {"findings": list})
+        findings = data.get("findings", [])
+        if not all(isinstance(one, str) for one in findings) or ("findings" in data and not findings):
+            raise self.wrong("findings in words", findings, where)
+        return Waived(
+            data["rule"], data["class"], data["revision"], data["why"], tuple(findings), data.get("follows", "")
+        )
+
+    def reasoned(self, data: Any, where: str, needed: Mapping[str, type], may: Mapping[str, type]) -> None:
+        """What is given up or waived says why."""
+        self.members(data, where, {"event"}, {**needed, "why": str}, {**may, "follows": str})
+        if not data["why"].strip():
+            raise self.wrong("'why': a reason", data["why"], where)
 
 
 _EVENTS: Final[Mapping[str, Callable[[_Reader, Any, str], Entry]]] = {
     "revision": _Reader.revised,
     "moved": _Reader.moved,
     "orphaned": _Reader.orphaned,
-    "gone": _Reader.gone,
+    "gone": _Reader.orphaned,
     "waived": _Reader.waived,
 }
 _WORDS: Final[Mapping[type, str]] = {str: "text", int: "a number", list: "a list", dict: "an object"}

@@ -20,7 +20,8 @@ from attrs import Factory, field, frozen
 from treaty.schema import modules
 from treaty.schema._declare import state_options
 from treaty.schema._errors import SchemaError
-from treaty.schema.evolution.digests import digest_of, function_digest
+from treaty.schema.evolution.digests import function_digest, name_digest
+from treaty.schema.ir_json import digest_of
 from treaty.schema.keymap import KeyMap, Rule
 from treaty.schema.modules import symbol_of
 
@@ -51,6 +52,11 @@ class Function:
     @cached_property
     def digest(self) -> str:
         return self.known_digest or function_digest(self.call, self.where)
+
+    @property
+    def has_source(self) -> bool:
+        """Whether an edit of it would be found."""
+        return self.digest != name_digest(self.where)
 
 
 Step = Moves | Function

@@ -75,7 +75,7 @@ def params_type(marker: FromInit, owner: ir.Class, classes: Mapping[str, ir.Clas
         field = next((one for one in cls.fields if one.name == name), None) if cls is not None else None
         if cls is None or field is None:
             raise SchemaError(_no_field(marker, ".".join(walked), name, type, cls))
-        if field.init is not None or owner.id in _reached(field.type, classes):
+        if field.init is not None or owner.id in ir.reached(classes, field.type):
             raise SchemaError(f"{marker!r}: {name} holds what it would be made of; name the field of the params")
         type = field.type if not walked or not isinstance(type, ir.Node) else _outside(field.type, dict(type.ties))
         walked.append(name)
@@ -91,7 +91,7 @@ def params_type(marker: FromInit, owner: ir.Class, classes: Mapping[str, ir.Clas
 def _is_open(of: ir.Type, owner: ir.Class, classes: Mapping[str, ir.Class]) -> bool:
     """Whether the params are of any type: a type variable that nothing fills in, also where the generic class is locked."""
     is_any = bool(owner.args) and isinstance(of, ir.Untyped)
-    return is_any or any(id.startswith(ir.VARIABLE) for id in _reached(of, classes))
+    return is_any or any(id.startswith(ir.VARIABLE) for id in ir.reached(classes, of))
 
 
 def _any_params(marker: FromInit, owner: ir.Class) -> str:
@@ -107,17 +107,6 @@ def _no_field(marker: FromInit, at: str, name: str, type: ir.Type, cls: ir.Class
         return f"{marker!r}: {at} is {ir.describe(type)}, which has no fields; name {at} itself, or a field of a class"
     known = ", ".join(one.name for one in cls.fields if one.init is None) or "none"
     return f"{marker!r}: {cls.qualname} has no field {name!r}; its fields: {known}"
-
-
-def _reached(type: ir.Type, classes: Mapping[str, ir.Class]) -> set[str]:
-    reached: set[str] = set()
-    pending = [node.cls for node in ir.nodes(type)]
-    while pending:
-        id = pending.pop()
-        if id not in reached:
-            reached.add(id)
-            pending += [node.cls for one in classes[id].fields for node in ir.nodes(one.type)]
-    return reached
 
 
 def _outside(type: ir.Type, ties: Mapping[str, Expr]) -> ir.Type:

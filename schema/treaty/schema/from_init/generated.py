@@ -1,7 +1,5 @@
 """Whether an optimizer's init still makes what code was generated for: one question instead of one for every size."""
 
-import functools
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -10,6 +8,7 @@ from attrs import frozen
 
 from treaty.schema import ir
 from treaty.schema.from_init.trials import TRIALS, Env, Place, Trials, Untrieable
+from treaty.schema.modules import object_of
 
 _MIXED = TRIALS - 1  # small and large dims
 
@@ -52,20 +51,14 @@ class Generated:
     def _value(self, trials: Trials, env: Env) -> Any:
         objects = {**trials.objects}
         for cls in self.described:
-            objects.setdefault(cls.symbol, _imported(cls.symbol))
+            objects.setdefault(cls.symbol, object_of(cls.symbol))
         at: Place = ()
         return attrs.evolve(trials, classes={**self.classes, **trials.classes}, objects=objects).value(
             self.type, env, at, _MIXED
         )
 
-    def _reached(self) -> list[str]:
-        found = {node.cls: None for node in ir.nodes(self.type)}
-        pending = list(found)
-        while pending:
-            below = [node.cls for field in self.classes[pending.pop()].fields for node in ir.nodes(field.type)]
-            pending += [id for id in dict.fromkeys(below) if id not in found]
-            found |= dict.fromkeys(below)
-        return list(found)
+    def _reached(self) -> dict[str, None]:
+        return ir.reached(self.classes, self.type)
 
     def _types(self) -> list[ir.Type]:
         fields = (field.type for id in self._reached() for field in self.classes[id].fields)
@@ -74,8 +67,3 @@ class Generated:
 
 def _same(one: Any, other: Any) -> bool:
     return (one.shape, one.dtype) == (getattr(other, "shape", None), getattr(other, "dtype", None))
-
-
-def _imported(symbol: str) -> Any:
-    module, _, name = symbol.partition(":")
-    return functools.reduce(getattr, name.split("."), importlib.import_module(module))

@@ -144,14 +144,7 @@ class Trials:
                 assert_never(cls.kind)
 
     def _contains(self, type: ir.Type, above: frozenset[str]) -> bool:
-        reached = {node.cls for node in ir.nodes(type)}
-        pending = list(reached)
-        while pending:
-            for one in self.classes[pending.pop()].fields:
-                new = {node.cls for node in ir.nodes(one.type)} - reached
-                reached |= new
-                pending += new
-        return bool(reached & above)
+        return bool(ir.reached(self.classes, type).keys() & above)
 
     def _size(self, place: Place, name: str, trial: int, counts: bool) -> int:
         number = self._numbers.setdefault((place, name), len(self._numbers))

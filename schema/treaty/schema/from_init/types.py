@@ -15,12 +15,11 @@ from treaty.schema._identity import inline_id
 from treaty.schema._settle import dims_of
 from treaty.schema._ties import EVERY
 from treaty.schema.dims import Dim, Int, Name
-from treaty.schema.dtypes import BY_NAME
+from treaty.schema.dtypes import BY_NAME, JAX_KEYS
 from treaty.schema.from_init.fitted import sample, shape_from
 from treaty.schema.from_init.trials import Env, Place, Trials
 from treaty.schema.solving import solve
 
-_KEYS: Final = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}  # by JAX's names
 _LONGEST: Final = 160  # characters of an id
 _OF_THE_OWNER: Final = ((EVERY, Name(EVERY)),)
 
@@ -47,7 +46,7 @@ class Unlike(Exception):
 
 @define
 class StateTypes:
-    """`symbol` names a class, `enter` puts one that is described in place into the schema."""
+    """`symbol(cls)` gives a class its name in the IR; `enter(cls)` adds a class that only init describes."""
 
     trials: Trials
     of: ir.Type  # the type of the params
@@ -202,8 +201,8 @@ class StateTypes:
             self.problems.append(f"{path}: init returns {some}, which no dims of the params say")
             return ir.Untyped()
         dtype, axes = dtypes.pop(), tuple(Dim(size) for size in dims if size is not None)
-        if dtype in _KEYS:
-            return ir.Key(axes, _KEYS[dtype])
+        if dtype in JAX_KEYS:
+            return ir.Key(axes, JAX_KEYS[dtype])
         if dtype not in BY_NAME:
             self.problems.append(f"{path}: init returns an array of {dtype}, which cannot be stored")
             return ir.Untyped()
