@@ -622,6 +622,26 @@ def test_a_class_that_moved_is_the_same(project: Project) -> None:
     assert (found.revision, found.present) == (1, 1)
 
 
+def test_functions_that_moved_are_the_same(project: Project) -> None:
+    text = """
+    def square(x): ...
+    def ones(): return [1.0]
+
+    @state
+    class A:
+        loss: Annotated[Partial, Fields(func=square, args=(int,), keywords={})]
+    """
+    scaled = f"{text}    scale: list[float] = field(factory=ones)\n"
+    project.release(text)
+    before = schema_of(project["A"])
+    project.release(scaled)
+    project.move({"square": "power", "ones": "begin"})
+    project.declare(scaled.replace("square", "power").replace("ones", "begin"))
+    found = resolve(before, schema_of(project["A"]), history_of)
+    assert problems(found) == []
+    assert breaches({f"{project.name}:A": schema_of(project["A"])}, history_of) == []
+
+
 def test_a_migration_of_a_class_applies_wherever_it_stands(project: Project) -> None:
     linear = '@state\nclass L:\n    kernel: Float32[Array, "n m"]\n'
     root = "@state\nclass A:\n    up: L\n    more: Annotated[list[L], Dims(None)]\n"

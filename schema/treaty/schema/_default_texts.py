@@ -1,7 +1,7 @@
 """Defaults as texts: what a schema and a lock keep of them, and what can be made of that again."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from treaty.schema.modules import can_be_imported, symbol_of
@@ -61,6 +61,15 @@ def literal(text: str) -> Any:
         except ValueError:
             continue
     raise ValueError(text)
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """A text with the names that factories and enums have now."""
+    if text.startswith(FACTORY):
+        symbol = text.removeprefix(FACTORY)
+        return FACTORY + names.get(symbol, symbol)
+    symbol, _, member = text.rpartition(".")
+    return f"{names[symbol]}.{member}" if symbol in names else text
 
 
 def can_be_made(text: str) -> bool:

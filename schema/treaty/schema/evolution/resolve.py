@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeVar
 from attrs import define, evolve, field, frozen
 
 from treaty.schema import ir
-from treaty.schema._default_texts import is_same
+from treaty.schema._default_texts import is_same, renamed
 from treaty.schema.dims import Expr, Name, substituted
 from treaty.schema.evolution.history import Histories, History, OtherArgumentsError, no_history
 from treaty.schema.evolution.migrations import Function
@@ -314,11 +314,12 @@ class _Frame(TypeWalk):
 
     def _fill(self, side: _ClassSide, one: ir.Field) -> Fill:
         """The default of a field; that of a past revision is the present one, where that says the same."""
+        default = str(one.default) if side.present else renamed(str(one.default), self.resolver.renamed)
         now = None if side.present else self.resolver.declared.get(side.cls.symbol)
         for other in () if now is None else now.fields:
-            if other.key == one.key and is_same(one.default, other.default):
-                return Fill(side.cls.symbol, other.name, one.type, str(one.default), True)
-        return Fill(side.cls.symbol, one.name, one.type, str(one.default), side.present)
+            if other.key == one.key and is_same(default, other.default):
+                return Fill(side.cls.symbol, other.name, one.type, default, True)
+        return Fill(side.cls.symbol, one.name, one.type, default, side.present)
 
     def _refill(self, one: ir.Field) -> Fill | None:
         return None if one.default is None else self._fill(evolve(self.writer, time="past"), one)
@@ -371,6 +372,9 @@ class _Frame(TypeWalk):
         trial = _Frame.of(self.resolver, self.writer, self.reader, Outcome())
         plan = trial.type(writer, reader, ())
         return not trial.found.problems and not isinstance(plan, ConvertLeaf)
+
+    def now(self, symbol: str) -> str:
+        return self.resolver.renamed.get(symbol, symbol)
 
     def node(self, writer: ir.Node, reader: ir.Node, path: Path) -> Plan:
         theirs, mine = self.resolver.below(self.writer, writer.cls), self.resolver.below(self.reader, reader.cls)

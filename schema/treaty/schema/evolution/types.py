@@ -70,6 +70,10 @@ class TypeWalk:
     def node(self, writer: ir.Node, reader: ir.Node, path: Path) -> Plan:
         """How an instance of one class becomes one of another."""
 
+    @abstractmethod
+    def now(self, symbol: str) -> str:
+        """What a function is called now."""
+
     def type(self, writer: ir.Type, reader: ir.Type, path: Path) -> Plan:
         """How a value of one type becomes one of another."""
         if isinstance(reader, ir.Untyped):
@@ -192,7 +196,7 @@ class TypeWalk:
             self.sizes.add(Int(len(reader.items)), writer.length or Name(f"{'.'.join(path)}.length"), path)
             return self._items((writer.item,) * len(reader.items), reader.items, path)
         if isinstance(reader, ir.Partial) and isinstance(writer, ir.Partial):
-            if reader.func != writer.func:
+            if reader.func != self.now(writer.func):
                 return self.found.silent("function", reader.func, writer.func, path, "write a migration")
             args = self.type(writer.args, reader.args, (*path, "args"))
             keywords = self.type(writer.keywords, reader.keywords, (*path, "keywords"))
