@@ -186,8 +186,9 @@ def test_a_class_that_was_cut_out_is_missed_by_what_comes_after() -> None:
     lock = locked(Linear).add(f"{HERE}:Pair", opened(Pair)).add(f"{HERE}:Linear", opened(Biased))
     cut = attrs.evolve(lock, log=(lock.log[0], lock.log[2]))
     assert refusal(cut.to_text()) == (
-        "state_treaty.lock: log[1]: it does not follow the entries that it was written after; history is only added to: "
-        "restore the file (git checkout -- state_treaty.lock) and run treaty lock"
+        "state_treaty.lock: log[1]: it does not follow the entries that it was written after, as when two branches lock and "
+        "both are kept, or history is edited; keep the side that was released: git checkout --ours state_treaty.lock "
+        "(or --theirs), then run treaty lock, and count a migration of the other side up to the revision that it begins at now"
     )
 
 

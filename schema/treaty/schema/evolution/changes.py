@@ -102,5 +102,5 @@ def _kind(cls: ir.Class) -> str:
 
 def _shown(type: ir.Type) -> str:
     """Without modules; a type variable, of which no name is kept, is told by its number among the arguments."""
-    text = re.sub(r"[\w.]+:([\w.]+\.<locals>\.)?", "", ir.describe(type)).replace("(...=...)", "")
+    text = re.sub(r"[\w.]+:(?! )([\w.]+\.<locals>\.)?", "", ir.describe(type)).replace("(...=...)", "")
     return re.sub(f"{ir.VARIABLE}([0-9]+)", lambda found: f"type argument {int(found[1]) + 1}", text)

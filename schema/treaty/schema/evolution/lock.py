@@ -228,11 +228,8 @@ class Lock:
                     yield from self._uses(place, entry).items()
 
     def rewritten(self, entry: Revised, how: str) -> SchemaError:
-        return self._broken(f"{entry.symbol} revision {entry.number}", how)
-
-    def _broken(self, what: str, how: str) -> SchemaError:
         return SchemaError(
-            f"{self.name}: {what}: {how}; history is only added to: "
+            f"{self.name}: {entry.symbol} revision {entry.number}: {how}; history is only added to: "
             f"restore the file (git checkout -- {self.name}) and run treaty lock"
         )
 
@@ -244,7 +241,10 @@ class Lock:
             self._follow(found, place, entry)
             must_follow = must_follow or bool(entry.follows)
             if must_follow and entry.follows != link:
-                raise self._broken(f"log[{place}]", "it does not follow the entries that it was written after")
+                raise SchemaError(
+                    f"{self.name}: log[{place}]: it does not follow the entries that it was written after, as when two branches "
+                    f"lock and both are kept, or history is edited; {SETTLE.format(file=self.name)}"
+                )
             link = _linked(link, entry)
         return found
 
