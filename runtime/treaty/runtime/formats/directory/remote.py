@@ -6,7 +6,6 @@ is none, a mark in its place makes the condition: that there is nothing may be t
 """
 
 import secrets
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -16,6 +15,7 @@ import tensorstore as ts
 
 from treaty.runtime._errors import CorruptCheckpointError, MissingCheckpointError
 from treaty.runtime._process.forks import use_tensorstore
+from treaty.runtime._process.watching import log
 from treaty.runtime._storage.clouds import failure, spec_of
 from treaty.runtime._storage.paths import is_stray
 from treaty.runtime.formats.directory.checksum import checksum
@@ -128,7 +128,7 @@ class Remote:
             try:
                 self._delete(stale)
             except TreatyError as error:
-                warnings.warn(f"saved {self.where}, but {error}; the next save tries again", stacklevel=2)
+                log.warning("saved %s, but %s; the next save tries again", self.where, error)
                 break
 
     def remove(self, *, is_committed: bool = True, wanted: Callable[[], bool] = lambda: True) -> bool:
