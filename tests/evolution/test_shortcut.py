@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tests.evolution.project import Project, projects
 from tests.evolution.states import leaf_bits
@@ -124,3 +125,15 @@ def test_a_migration_that_is_imported_after_the_first_restore_is_applied_too(tmp
         assert restore(tmp_path / "a.msgpack", layer, into="numpy").weight.sum() == 0
         migration(layer, 1)(lambda old: {"weight": old["kernel"] + 1, "bias": old["bias"]})
         assert restore(tmp_path / "a.msgpack", layer, into="numpy").weight.sum() == 6
+
+
+def test_names_that_cannot_be_those_of_an_earlier_revision(tmp_path: Path) -> None:
+    first = '@state\nclass A:\n    w: Float32[np.ndarray, "d"]\n    table: dict[str, Float32[np.ndarray, "d"]]\n'
+    second = '@state(reserved=("table",))\nclass A:\n    w: Float32[np.ndarray, "d"]\n'
+    array = np.ones(2, np.float32)
+    save_file({"w": array, "table.a": array, "table.a.b": array}, tmp_path / "x.safetensors")
+    with projects():
+        project = Project().release(first).release(second)
+        for progress in (None, True):  # with a bar, the plain way
+            restored = restore(tmp_path / "x.safetensors", project["A"], progress=progress, into="numpy")
+            assert restored.w.tolist() == [1, 1]

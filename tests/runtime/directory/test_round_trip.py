@@ -202,8 +202,6 @@ def test_values_that_messagepack_cannot_hold_are_named(tmp_path: Path) -> None:
     load(Loose)
     with pytest.raises(TreatyError, match=r"expected a value that MessagePack holds, got .* at \$\.anything\.x"):
         save(tmp_path / "a", Loose(anything={"x": object()}))
-    with pytest.raises(TreatyError, match=r"got key<fry> at \$\.anything; declare the field Key"):
-        save(tmp_path / "a", Loose(anything=jax.random.key(0)))
     save(tmp_path / "a", Loose(anything={"x": [jnp.arange(3), None, 2**200, -(2**70)]}))
     restored = restore(tmp_path / "a", Loose).anything["x"]
     assert restored["2"] == 2**200

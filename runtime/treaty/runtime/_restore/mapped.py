@@ -100,10 +100,10 @@ def _changed(
 
 
 def _of(source: Source, schema: Schema, alike: bool = False) -> tuple[Any, Runs] | None:
-    """The state dict, as far as its names can be those of a schema."""
+    """The state dict; None where its names cannot be those of this schema."""
     try:
         return source.mapped(schema, alike=alike)
-    except StorageError:
-        raise
-    except TreatyError:
+    except TreatyError as error:
+        if not source.asks_schema or isinstance(error, StorageError):
+            raise
         return None

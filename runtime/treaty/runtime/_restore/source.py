@@ -27,6 +27,7 @@ class Source:
     is_exact = True  # whether the format says itself what is empty, and what was a Python value
     forgets_none = False  # whether it stores no None at all
     forgets_scalars = False  # whether numpy scalars, and arrays without axes, may be stored as Python numbers
+    asks_schema = False  # whether names leave open what is a node, so that they fit one schema and not another
     is_mapped = False  # whether all of it can be had at once, as views of a file
     has_runs = False  # whether `mapped` can give alike items as runs
     scratch: Path | None = None  # a folder for what has to be unpacked; in memory where there is none

@@ -18,6 +18,7 @@ from treaty.schema import Schema, TreatyError
 
 
 class SafetensorsSource(Source):
+    asks_schema = True
     is_mapped = True
 
     def __init__(self, path: str | os.PathLike[str], known: Known | None = None) -> None:
