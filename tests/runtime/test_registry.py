@@ -88,6 +88,17 @@ def test_stale_code_is_never_used(project: Path, new: str) -> None:
     )
 
 
+def test_code_that_names_a_class_which_is_gone_is_told_so(project: Path) -> None:
+    both = OLD + "\n\n@state\nclass B:\n    x: int\n"
+    module = write(project, "registry_gone", OLD, generated_from=both)
+    with pytest.raises(SchemaError) as caught:
+        from_state_dict(module.A, {"x": 1})
+    assert str(caught.value) == (
+        "expected generated code for what registry_gone declares, got code for B, which is gone; "
+        "run: treaty generate registry_gone"
+    )
+
+
 @pytest.mark.parametrize(
     ("inner", "homes"),
     [

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from treaty.schema._errors import SchemaError
+
 generating = False  # whether this process reads schemas to generate code from: then there may be none, or old code
 _MAIN: Final = ("__main__", "__mp_main__")
 _PYTREES: Final = "treaty.runtime._state.instances"  # imported as generated code is: by name, when it is needed
@@ -78,9 +80,20 @@ def import_generated(module: str) -> None:
     module = _known_by_its_name(module)
     name = generated_name(module)
     if name in sys.modules or _exists(name):
-        importlib.import_module(name)
+        _import_code(name, module)
     elif former := former_name(module):
         importlib.import_module(former)
+
+
+def _import_code(name: str, module: str) -> None:
+    try:
+        importlib.import_module(name)
+    except AttributeError as error:
+        if error.obj is not sys.modules.get(module):
+            raise
+        raise SchemaError(
+            f"expected generated code for what {module} declares, got code for {error.name}, which is gone; run: treaty generate {module}"
+        ) from None
 
 
 def import_code_on_first_use(cls: Any) -> None:

@@ -18,7 +18,6 @@ from treaty.runtime._lazy import HostArray, LazyArray, as_bytes, host, pieces_of
 from treaty.runtime._process.progress import progress_bar
 from treaty.runtime._process.uninterrupted import go_on, uninterrupted
 from treaty.runtime._process.workers import Workers, in_threads
-from treaty.runtime._restore.fit import fit
 from treaty.runtime._restore.source import Source
 from treaty.runtime._same import same_bytes
 from treaty.runtime._state.registry import codec_of_class
@@ -30,6 +29,7 @@ from treaty.runtime._storage.workspace import put_back, remove, workspace
 from treaty.runtime._trees import abstract, dotted, flatten, is_stored_array, nest_named
 from treaty.runtime.formats.shared.format import Format, Writing
 from treaty.runtime.formats.table import FORMATS, format_named, format_to_write, looking, reading
+from treaty.schema import Schema
 from treaty.schema.keymap import KeyMap
 
 PathLike = str | os.PathLike[str]
@@ -111,7 +111,7 @@ def convert(
         opened = format.open(origin, known) if of_run is None else _items(format, origin, known, of_run.items)
         opened.scratch = folder
         schema = None if cls is None else codec_of_class(cls).schema.as_stored
-        tree = _laid_out(opened.settled(schema if mapped is None else None), cls, mapped, sizes)
+        tree = _laid_out(opened, schema, cls, mapped, sizes)
         reversed = mapped is not None and mapped.reverse
         writing = Writing(None if reversed else schema, _metadata(opened.metadata, to), max_shard_bytes)
         if cls is None and mapped is None and to.keeps_schema:
@@ -262,10 +262,13 @@ def _check_sizes(cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> N
             raise InvalidArgumentError(f"--dim: expected dims of the class or axes of the map ({known}), got {name!r}")
 
 
-def _laid_out(tree: dict[str, Any], cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _laid_out(
+    opened: Source, schema: Schema | None, cls: Any, mapped: Mapped | None, sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    tree: dict[str, Any] = opened.settled(schema if mapped is None else None)
     if mapped is not None and not mapped.reverse:
         tree = to_fields(mapped.keymap, dotted(tree), sizes)
-        tree = tree if cls is None else fit(codec_of_class(cls).schema, tree)  # as `restore` does
+        tree = tree if cls is None else opened.fitted(codec_of_class(cls).schema, tree)  # as `restore` does
     if cls is not None:
         _check(cls, tree, sizes)
     if mapped is not None and mapped.reverse:

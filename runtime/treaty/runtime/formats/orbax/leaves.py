@@ -10,10 +10,10 @@ from attrs import frozen
 from treaty.runtime._errors import InvalidArgumentError, show_path
 from treaty.runtime._save.check import checked
 from treaty.runtime._state.arrays import is_key
-from treaty.runtime._trees import check_depth, is_stored_array
+from treaty.runtime._trees import check_depth, is_stored_array, is_stored_key
 from treaty.schema import Schema, ir
 from treaty.schema._declare import state_options
-from treaty.schema.dtypes import BY_NAME, KEY_IMPLS
+from treaty.schema.dtypes import BY_NAME
 
 SEQUENCE: Final = 1
 DICT: Final = 2
@@ -82,7 +82,7 @@ def _empty(type: ir.Type) -> str:
 
 
 def _plain(value: Any, keys: _Keys) -> Iterator[ItemLeaf]:
-    if _is_key_state(value):
+    if is_stored_key(value):
         yield ItemLeaf(keys, "jax.Array", value["data"], value["impl"])
     elif isinstance(value, Mapping):
         yield from _nodes([(str(key), DICT, one) for key, one in value.items()], "Dict", keys)
@@ -129,12 +129,3 @@ def _leaf(value: Any, keys: _Keys) -> ItemLeaf:
 def _is_storable(dtype: Any) -> bool:
     row = BY_NAME.get(getattr(dtype, "name", ""))
     return row is not None and row.tensorstore is not None
-
-
-def _is_key_state(value: Any) -> bool:
-    """Whether this is a typed PRNG key in the form that state dicts give it."""
-    if type(value) is not dict or set(value) != {"impl", "data"} or type(value["impl"]) is not str:
-        return False
-    data = value["data"]
-    words = KEY_IMPLS.get(value["impl"])
-    return is_stored_array(data) and data.dtype == np.uint32 and bool(data.shape) and data.shape[-1] == words
