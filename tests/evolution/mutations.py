@@ -5,6 +5,7 @@ format, is restored by the new one, and both with what is true of it. `python -m
 `--lock` restores after the change was locked.
 """
 
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -210,6 +211,41 @@ CHANGES: Final[Sequence[Change]] = (
         new={"w": "old.w.T"},
         below="migration(Part@, 1, moves=[Rule('w', 'w', 'n m -> m n')])",
     ),
+    Change(
+        "dims permuted, plain migration",
+        "silent",
+        f"w: {F.format('n m')}",
+        f"v: {F.format('m n')}",
+        f"w={SQUARE}",
+        new={"v": "old.w"},
+        below="migration(Part@, 1, moves=[Rule('w', 'v')])",
+    ),
+    Change(
+        "fixed size, migration",
+        "breaks",
+        f"w: {F.format('n 3')}",
+        f"v: {F.format('n 4')}",
+        "w=jnp.ones((2, 3))",
+        new={"v": "old.w"},
+        below="migration(Part@, 1, moves=[Rule('w', 'v')])",
+    ),
+    Change(
+        "fixed sizes, migration with a layout",
+        "fine",
+        f"w: {F.format('2 3')}",
+        f"w: {F.format('3 2')}",
+        "w=jnp.ones((2, 3))",
+        new={"w": "old.w.T"},
+        below="migration(Part@, 1, moves=[Rule('w', 'w', 'n m -> m n')])",
+    ),
+    Change(
+        "attrs class swapped",
+        "silent",
+        "w: B@",
+        "w: C@",
+        "w=B@(x=1)",
+        above="@attrs.frozen\nclass B@:\n    x: int\n@attrs.frozen\nclass C@:\n    x: int\n",
+    ),
     Change("dims permuted, new names", "fine", f"w: {F.format('n m')}", f"w: {F.format('i j')}", f"w={SQUARE}"),
     Change(
         "dtype wider",
@@ -414,6 +450,25 @@ CHANGES: Final[Sequence[Change]] = (
         f"w=L@(k={SQUARE}), v=jnp.ones(2)",
         above=LINEAR,
     ),
+    Change(
+        "tie added of each item",
+        "depends",
+        "w: Annotated[list[L@], Dims(None)]",
+        'w: Annotated[list[L@], Dims(a="n", b=None)]',
+        "w=[L@(k=jnp.ones((2, 3))), L@(k=jnp.ones((2, 3)))]",
+        "w=[L@(k=jnp.ones((2, 3))), L@(k=jnp.ones((3, 3)))]",
+        above=LINEAR,
+    ),
+    Change(
+        "tie added by a migration",
+        "depends",
+        f"w: {F.format('n')}\n    v: {F.format('m')}",
+        f"w: {F.format('n')}\n    u: {F.format('n')}",
+        "w=jnp.ones(2), v=jnp.ones(2)",
+        "w=jnp.ones(2), v=jnp.ones(3)",
+        new={"u": "old.v"},
+        below="migration(Part@, 1, moves=[Rule('v', 'u')])",
+    ),
     Change("tie removed", "fine", f"w: {F.format('n n')}", f"w: {F.format('n m')}", f"w={SQUARE}"),
     Change(
         "tie removed of a class",
@@ -530,7 +585,7 @@ CHANGES: Final[Sequence[Change]] = (
     ),
 )
 
-TOP: Final = "from typing import TypedDict\nfrom treaty.schema.library import optax\n@state\nclass Both(Generic[P]):\n    one: P\n    more: list[P]\n"
+TOP: Final = "from typing import TypedDict\nimport attrs\nfrom treaty.schema.library import optax\n@state\nclass Both(Generic[P]):\n    one: P\n    more: list[P]\n"
 HOSTS: Final[Sequence[Host]] = (
     Host("root", "", lambda p, part, n: part, lambda found: [found]),
     Host(
@@ -634,13 +689,7 @@ def _text(change: Change, host: Host, n: int, after: bool) -> str:
 
 
 def _numbered(text: str, n: int) -> str:
-    return (
-        text.replace("@state", "\0")
-        .replace("@migration", "\1")
-        .replace("@", str(n))
-        .replace("\0", "@state")
-        .replace("\1", "@migration")
-    )
+    return re.sub(r"@(?!state|migration|attrs)", str(n), text)
 
 
 def _by_number(found: Mapping[str, Verdict]) -> dict[int, Verdict]:
