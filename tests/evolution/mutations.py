@@ -469,6 +469,16 @@ CHANGES: Final[Sequence[Change]] = (
         new={"u": "old.v"},
         below="migration(Part@, 1, moves=[Rule('v', 'u')])",
     ),
+    Change("size in a sum alone", "breaks", f"w: {F.format('2*n')}", f"w: {F.format('2*n+1')}", "w=jnp.ones(4)"),
+    Change(
+        "size in a product alone",
+        "depends",
+        f"w: {F.format('2*n')}",
+        f"w: {F.format('3*n')}",
+        "w=jnp.ones(6)",
+        "w=jnp.ones(4)",
+    ),
+    Change("size in a product, renamed", "fine", f"w: {F.format('2*n')}", f"w: {F.format('2*m')}", "w=jnp.ones(4)"),
     Change("tie removed", "fine", f"w: {F.format('n n')}", f"w: {F.format('n m')}", f"w={SQUARE}"),
     Change(
         "tie removed of a class",
