@@ -535,8 +535,8 @@ CHANGES: Final[Sequence[Change]] = (
     Change(
         "optax chain shifted",
         "silent",
-        f"w: tuple[optax.TraceState[{F.format('n')}], optax.EmptyState, optax.ScheduleState]",
-        f"w: tuple[optax.TraceState[{F.format('n')}], optax.ScheduleState, optax.EmptyState]",
+        f"w: tuple[Annotated[optax.TraceState[{F.format('n')}], Dims(None)], optax.EmptyState, optax.ScheduleState]",
+        f"w: tuple[Annotated[optax.TraceState[{F.format('n')}], Dims(None)], optax.ScheduleState, optax.EmptyState]",
         "w=(optax.TraceState(trace=jnp.ones(2)), optax.EmptyState(), optax.ScheduleState(count=jnp.int32(1)))",
     ),
     Change("NamedTuple swapped", "silent", "w: N@", "w: O@", "w=N@(1, 'a')", above=TUPLE + TUPLE.replace("N@", "O@")),

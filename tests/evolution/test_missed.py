@@ -98,6 +98,18 @@ MOVED = {
         'Rule("v.3", "head")',
         ["LOAD-migration A 1"],
     ),
+    "items of a dict, as if of a list": (
+        'v: dict[str, Float32[Array, "2 3"]]',
+        'v: dict[str, Float32[Array, "3 2"]]',
+        'Rule("v.{key}", "v[{key}]", "a b -> b a")',
+        ["LOAD-migration A 1"],
+    ),
+    "items of a dict": (
+        'v: dict[str, Float32[Array, "2 3"]]',
+        'v: dict[str, Float32[Array, "3 2"]]',
+        'Rule("v.{key}", "v.{key}", "a b -> b a")',
+        [],
+    ),
     "the first item of a list": (
         'v: list[Float32[Array, "2"]]',
         'head: Float32[Array, "2"]',

@@ -75,7 +75,9 @@ def hints_of(resolution: Resolution | None, options: Options) -> Iterator[str]:
     if resolution.revision is None and writer.symbol != reader.symbol:
         return
     for one in resolution.problems:
-        if one.hint and one.kind != "dtype":  # of which there is a hint by `cast=`
+        if one.kind == "migration":
+            yield str(one)
+        elif one.hint and one.kind != "dtype":  # of which there is a hint by `cast=`
             yield f"{show(one.path)}: {one.hint}"
 
 

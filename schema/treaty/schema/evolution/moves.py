@@ -309,27 +309,37 @@ def _matching(
     """The nodes that a pattern names: by path, and by such names of items as the pattern has, what its placeholders are."""
     regex = pattern.regex(leg.indices)
     words = [word for part in pattern.parts[::2] for word in re.split(r"[.\0]", part) if word]
-    any_item = next(number for number in map(str, count()) if number not in words)
+    number, text = (
+        next(one for one in others if one not in words)
+        for others in (map(str, count()), ("x" * length for length in count(1)))
+    )
     found: dict[Path, dict[str, dict[str, str]]] = {}
     for path in nodes:
+        any_items = [
+            (text if _has_text_keys(nodes.get(path[:at])) else number) if key == EACH else key
+            for at, key in enumerate(path)
+        ]
         choices = [
-            [any_item, *_items(words, above)] if key == EACH else [key]
-            for above, key in zip(("", *path[:-1]), path, strict=True)
+            [any_items[at], *_items(words, path[at - 1])] if key == EACH else [key] for at, key in enumerate(path)
         ]
         for keys in product(*choices):
             name = separator.join(fused(keys))
             if match := regex.fullmatch(name):
                 found.setdefault(path, {})[name] = pattern.values(match)
-        if path in found and not regex.fullmatch(
-            separator.join(fused([any_item if key == EACH else key for key in path]))
-        ):
-            raise Unfitting(
-                f"a placeholder for all items in {pattern.text!r}, or a migration that is a function", "one item"
-            )
+        if path in found and not regex.fullmatch(separator.join(fused(any_items))):
+            expected = f"a placeholder for all items in {pattern.text!r}, or a migration that is a function"
+            raise Unfitting(expected, "one item")
     if not found:
         known = ", ".join(show(path) for path in list(nodes)[:12])
-        raise Unfitting(f"{pattern.text!r} in {side}", f"only {known or 'nothing'}{', …' if len(nodes) > 12 else ''}")
+        hint = " (keys that are text are .{name}, and not [{name}])" if leg.indices else ""
+        got = f"only {known or 'nothing'}{', …' if len(nodes) > 12 else ''}{hint}"
+        raise Unfitting(f"{pattern.text!r} in {side}", got)
     return found
+
+
+def _has_text_keys(type: ir.Type | None) -> bool:
+    inner = type.item if isinstance(type, ir.Optional) else type
+    return isinstance(inner, ir.Dict) and inner.key == "str"
 
 
 def _items(words: list[str], above: str) -> list[str]:
