@@ -680,6 +680,6 @@ def test_a_key_that_a_rule_cannot_name_is_told(project: Project, tmp_path: Path)
     paths = write(tmp_path, value, ["directory"])
     changed = project.declare(item.format("y") + "migration(A, 1, moves=[Rule('table.{k}.x', 'table[{k}].y')])\n")
     with pytest.raises(
-        StateMismatchError, match=r"expected 'table.{k}.x' in the earlier .* keys that are text are \.{name}"
+        StateMismatchError, match=r"expected 'table.{k}.x' in the earlier .*keys that are text are \.{name}"
     ):
         restore(paths["directory"], changed["A"])
