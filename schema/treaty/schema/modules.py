@@ -77,23 +77,28 @@ def former_name(module: str) -> str | None:
 
 def import_generated(module: str) -> None:
     """Import the generated code of a module, if there is any; where another thread is at it, wait for that."""
+    try:
+        _import_code(module)
+    except AttributeError as error:
+        raise _of_what_is_gone(module, error) from None
+
+
+def _import_code(module: str) -> None:
     module = _known_by_its_name(module)
     name = generated_name(module)
     if name in sys.modules or _exists(name):
-        _import_code(name, module)
+        importlib.import_module(name)
     elif former := former_name(module):
         importlib.import_module(former)
 
 
-def _import_code(name: str, module: str) -> None:
-    try:
-        importlib.import_module(name)
-    except AttributeError as error:
-        if error.obj is not sys.modules.get(module):
-            raise
-        raise SchemaError(
-            f"expected generated code for what {module} declares, got code for {error.name}, which is gone; run: treaty generate {module}"
-        ) from None
+def _of_what_is_gone(module: str, error: AttributeError) -> Exception:
+    """What to raise for an AttributeError of generated code: it may name a class that was declared once."""
+    if error.obj is not sys.modules.get(home_of(module)):
+        return error
+    return SchemaError(
+        f"expected generated code for what {module} declares, got code for {error.name}, which is gone; run: treaty generate {module}"
+    )
 
 
 def import_code_on_first_use(cls: Any) -> None:
@@ -132,11 +137,11 @@ def _import_when_whole(module: str) -> bool:
     if _initializing(module):
         return False
     try:
-        import_generated(module)
+        _import_code(module)
     except AttributeError as error:
         owner = getattr(error.obj, "__name__", "")
         if not _initializing(owner) and owner not in _MAIN:  # of a script, nobody knows whether it is at its end
-            raise
+            raise _of_what_is_gone(module, error) from None
         return False
     return True
 

@@ -339,7 +339,7 @@ def _matching(
 
 def _has_text_keys(type: ir.Type | None) -> bool:
     inner = type.item if isinstance(type, ir.Optional) else type
-    return isinstance(inner, ir.Dict) and inner.key == "str"
+    return getattr(inner, "key", None) == "str"  # as only dicts have
 
 
 def _items(words: list[str], above: str) -> list[str]:
